@@ -1,0 +1,1 @@
+"""Data that the library ships: the small trained model, recorded measurements."""

@@ -1,0 +1,124 @@
+"""Timeline: what host and device did, whatever the source (modelled, measured or recorded)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+Source = Literal["modelled", "measured", "recorded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One piece of work: a launch on the host or a kernel on the device.
+
+    ``correlation`` joins a launch to the kernels that it caused: one for an eager launch, a graph's all for a replay.
+    """
+
+    name: str
+    start_us: float
+    duration_us: float
+    correlation: int | None = None
+
+    @property
+    def end_us(self) -> float:
+        """End in microseconds, on the timeline's clock."""
+        return self.start_us + self.duration_us
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A stretch in which the device had nothing to run. ``before`` names the kernel that ended it."""
+
+    start_us: float
+    duration_us: float
+    before: str
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Host spans and device spans in microseconds, each in order of start.
+
+    Args:
+        host: launches and other host work.
+        device: kernels, in the order in which one stream ran them.
+        source: where the times come from: modelled (constants), measured (a device here), recorded (a file).
+        provenance: the constants, the device, or the file and date, in words.
+    """
+
+    host: tuple[Span, ...]
+    device: tuple[Span, ...]
+    source: Source
+    provenance: str
+    start_us: float = field(init=False)
+    end_us: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        spans = self.host + self.device
+        object.__setattr__(self, "start_us", min((s.start_us for s in spans), default=0.0))
+        object.__setattr__(self, "end_us", max((s.end_us for s in spans), default=0.0))
+
+    @property
+    def step_us(self) -> float:
+        """From the first start to the last end."""
+        return self.end_us - self.start_us
+
+    @property
+    def host_us(self) -> float:
+        """Time that the host spent on launches."""
+        return sum(s.duration_us for s in self.host)
+
+    @property
+    def device_us(self) -> float:
+        """Time that the device spent in kernels. Overlapping kernels count once."""
+        return sum(end - start for start, end, _ in _busy_stretches(self.device))
+
+    @property
+    def utilization(self) -> float:
+        """Share of the step in which the device was busy, 0 to 1."""
+        return self.device_us / self.step_us if self.step_us else 0.0
+
+    @property
+    def bottleneck(self) -> Literal["host", "device"]:
+        """The larger of the two totals: the only one worth shortening. At a tie (to rounding) the device."""
+        return "host" if self.host_us > self.device_us * (1 + 1e-9) else "device"
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """Idle stretches of the device, the wait for the first kernel included, in order of time."""
+        found, idle_since = [], self.start_us
+        for start, end, name in _busy_stretches(self.device):
+            if start > idle_since:
+                found.append(Gap(idle_since, start - idle_since, name))
+            idle_since = end
+        return tuple(found)
+
+    @property
+    def median_launch_us(self) -> float:
+        """Median duration of a host span, 0 where there is none."""
+        return median(s.duration_us for s in self.host) if self.host else 0.0
+
+    def kernel_counts(self) -> Counter[str]:
+        """How often each kernel ran."""
+        return Counter(s.name for s in self.device)
+
+    def first(self, launches: int) -> Timeline:
+        """The first ``launches`` host spans and the kernels that they caused (at most ``launches`` of those)."""
+        host = self.host[:launches]
+        caused = {s.correlation for s in host}
+        device = [s for s in self.device if s.correlation in caused]
+        return Timeline(host, tuple(device[:launches]), self.source, self.provenance)
+
+
+def _busy_stretches(spans: tuple[Span, ...]) -> list[tuple[float, float, str]]:
+    """Merge overlapping or touching spans into (start, end, name of the first) stretches."""
+    merged: list[tuple[float, float, str]] = []
+    for span in sorted(spans, key=lambda s: s.start_us):
+        if merged and span.start_us <= merged[-1][1]:
+            start, end, name = merged[-1]
+            merged[-1] = (start, max(end, span.end_us), name)
+        else:
+            merged.append((span.start_us, span.end_us, span.name))
+    return merged

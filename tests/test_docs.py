@@ -1,0 +1,32 @@
+"""Pictures and generated README blocks are up to date, and links inside the repository resolve."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+
+
+def test_generated_blocks_and_pictures_are_up_to_date():
+    result = subprocess.run(
+        [sys.executable, "tools/build_docs.py", "--check"], cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True
+    )
+    assert result.stdout.decode() == ""
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_within_the_repository_resolve(page):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    missing = [target for target in targets if not (page.parent / target).exists()]
+    assert missing == []
+
+
+def test_the_first_screen_has_exactly_the_two_commands():
+    for name in ("README.md", "README.zh.md"):
+        first_block = re.search(r"^```\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        assert first_block[1] == "python3 run.py demo\npython3 run.py test\n"

@@ -1,0 +1,130 @@
+"""Make the pictures and fill the generated blocks of the READMEs; ``--check`` fails when they are not up to date.
+
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of a README is typed by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from s13lib.buckets import PRESETS as LAYOUTS
+from s13lib.buckets import best_layout, chat, pinned_rows, preset, row_cost
+from s13lib.commands.fusion import stage_rows
+from s13lib.figures import Panel, timeline_svg
+from s13lib.simulator import PRESETS, simulate, simulate_timeline
+
+ROOT = Path(__file__).resolve().parents[1]
+STEP = PRESETS["smollm2-360m-h100"]
+COUNT = 13
+
+TITLES = {
+    "en": (
+        "Before: 9 kernels a layer, launched one by one",
+        "Fused: 4 kernels a layer, launched one by one",
+        "After: fused, one graph replay",
+    ),
+    "zh": ("之前：每层 9 个 kernel，逐个启动", "融合后：每层 4 个 kernel，逐个启动", "之后：融合，并用一次 graph 回放"),
+}
+WORDS = {
+    "en": {
+        "step": "{model} on an {gpu}, batch 1, modelled: {launches} launches × {launch:g} µs keep the CPU busy for "
+        "{host:.2f} ms, the kernels take {device:.2f} ms, so the GPU idles {idle:.0%} of a {step:.2f} ms step. "
+        "Fused to 4 kernels a layer and replayed as one graph, the step takes {after:.2f} ms: {gain:.1f}×.",
+        "fusion": "| kernels a layer | launches a step | intermediates a layer | step, ms | as one graph, ms |",
+        "buckets": "| layout | sizes | rows that are padding | rows pinned: one pool / a pool each |",
+        "best": "**best {count} (`s13 buckets`)**",
+    },
+    "zh": {
+        "step": "{model}，{gpu}，batch 1（模型推算）：{launches} 次启动 × {launch:g} µs，CPU 要忙 {host:.2f} ms，"
+        "而 kernel 总共只跑 {device:.2f} ms，所以在 {step:.2f} ms 的一步里 GPU 有 {idle:.0%} 的时间闲着。"
+        "融合到每层 4 个 kernel、再用一张 graph 回放之后，一步只要 {after:.2f} ms，快了 {gain:.1f} 倍。",
+        "fusion": "| 每层 kernel 数 | 每步启动数 | 每层中间张量数 | 每步 ms | 用一张 graph，ms |",
+        "buckets": "| 桶布局 | 桶数 | 补齐行占比 | 钉住的行：共享池 / 各用各的池 |",
+        "best": "**最优 {count} 个（`s13 buckets`）**",
+    },
+}
+
+
+def picture(language: str) -> str:
+    """The batch-1 step before and after, as SVG."""
+    setups = (STEP, replace(STEP, stage=4), replace(STEP, stage=4, graph=True))
+    panels = [Panel(t, simulate_timeline(s)) for t, s in zip(TITLES[language], setups, strict=True)]
+    return timeline_svg(panels, language) + "\n"
+
+
+def step_block(language: str) -> str:
+    before, after = simulate(STEP), simulate(replace(STEP, stage=4, graph=True))
+    return WORDS[language]["step"].format(
+        model="SmolLM2-360M",
+        gpu="H100",
+        launches=before.kernels_per_step,
+        launch=STEP.costs.launch_us,
+        host=before.host_us / 1000,
+        device=before.device_us / 1000,
+        idle=1 - before.utilization,
+        step=before.step_us / 1000,
+        after=after.step_us / 1000,
+        gain=after.speedup,
+    )
+
+
+def fusion_block(language: str) -> str:
+    lines = [WORDS[language]["fusion"], "|---:|---:|---:|---:|---:|"]
+    lines += [
+        f"| {r['kernels_per_layer']} | {r['kernels_per_step']} | {r['intermediates_per_layer']} "
+        f"| {r['step_ms']:.2f} | {r['graph_step_ms']:.2f} |"
+        for r in stage_rows(STEP)
+    ]
+    return "\n".join(lines)
+
+
+def buckets_block(language: str) -> str:
+    traffic = chat()
+    best = WORDS[language]["best"].format(count=COUNT)
+    layouts = {best: best_layout(traffic, count=COUNT)} | {name: preset(name) for name in LAYOUTS}
+    lines = [WORDS[language]["buckets"], "|---|---:|---:|---:|"]
+    lines += [
+        f"| {name} | {len(layout)} | {row_cost(layout, traffic).padding_fraction:.1%} "
+        f"| {pinned_rows(layout, 'shared')} / {pinned_rows(layout, 'private'):,} |"
+        for name, layout in layouts.items()
+    ]
+    return "\n".join(lines)
+
+
+BLOCKS: dict[str, Callable[[str], str]] = {"step": step_block, "fusion": fusion_block, "buckets": buckets_block}
+READMES = {"README.md": "en", "README.zh.md": "zh"}
+
+
+def outputs() -> dict[Path, str]:
+    """Every generated file and its content."""
+    made = {ROOT / "docs" / "pictures" / f"step-{language}.svg": picture(language) for language in TITLES}
+    for name, language in READMES.items():
+        path = ROOT / name
+        made[path] = re.sub(
+            r"(<!-- generated: (\w+) -->\n)(?:.*?\n)??(<!-- end -->)",
+            lambda m, language=language: f"{m[1]}{BLOCKS[m[2]](language)}\n{m[3]}",
+            path.read_text(encoding="utf-8"),
+            flags=re.DOTALL,
+        )
+    return made
+
+
+def main(arguments: list[str]) -> int:
+    stale = []
+    for path, text in outputs().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(path.relative_to(ROOT))
+            if "--check" not in arguments:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    for path in stale:
+        print(f"{'stale' if '--check' in arguments else 'wrote'}: {path}")
+    return 1 if stale and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
