@@ -44,13 +44,14 @@ class Task(NamedTuple):
 LAB_URL = "/lab/tree/notebooks" if (ROOT / "notebooks").is_dir() else "/lab"
 
 TASKS = {
-    "demo": Task("the library's report on the built-in traffic", ("-m s13lib",)),
+    "demo": Task("the report, and one comparison measured here", ("-m s13lib", "-m s13lib decode --compare")),
     "test": Task(
         "lint, format check and tests; more arguments go to pytest",
         # pytest lists what it skipped, and why: pyproject.toml tells it to.
         ("-m ruff check .", "-m ruff format --check .", "-m pytest"),
     ),
     "lab": Task("open the course in JupyterLab", ("-m jupyterlab --LabApp.default_url=" + LAB_URL,)),
+    "smollm": Task("fetch SmolLM2-135M, a real model (93 MB), once", ("tools/fetch_smollm.py",)),
     "bench": Task("measure speed; more arguments go to the benchmark", ("tools/bench.py",)),
 }
 

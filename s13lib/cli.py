@@ -19,6 +19,13 @@ COMMANDS = {
     "sweep": "step time against batch size, and where launches stop mattering (modelled)",
     "fusion": "kernels, intermediates and bytes at each fusion stage (modelled)",
     "buckets": "the best batch sizes to capture for your traffic",
+    "decode": "one decode step of a real model: step, host and device time (measured)",
+    "profile": "one decode step on this machine: a timeline, its gaps, what the host did (measured)",
+    "calibrate": "measure what launches and kernels cost on this machine (measured)",
+    "predict": "hold the calibrated launch model against measurements of a grid of steps",
+    "padding": "the padding bug, switched on: who is hurt, at which batch sizes (measured)",
+    "trace": "what a profiler's trace file says: busy, launches, gaps, and what would help (recorded)",
+    "generate": "continue a prompt with a real model, at any fusion stage (measured)",
 }
 COURSE_PACKAGES = ("torch", "numba", "llvmlite", "safetensors")
 
@@ -34,20 +41,33 @@ class Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code: 0, 2 for bad input, 130 when interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None or sys.stderr is None:  # closed by the shell: there is nobody to talk to
+        return 2
     for stream in (sys.stdout, sys.stderr):  # a console that cannot show µ shows "?" instead of a traceback
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
         return _dispatch(arguments)
     except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe (head, less) has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 0
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        _forget_output()
+        print(f"error: standard output cannot be written: {error.strerror}.", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
-        print("interrupted.", file=sys.stderr)
+        print("\ninterrupted.", file=sys.stderr)
         return 130
+
+
+def _forget_output() -> None:
+    """Drop what is still buffered, so that Python does not try to write it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: list[str]) -> int:

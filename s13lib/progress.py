@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -13,15 +14,22 @@ REDRAW_SECONDS = 0.1
 class Progress:
     """``with Progress("reading", total) as bar: bar.update(n)``.
 
-    ``total`` may be ``None`` (a count without a bar). Nothing is printed in the first 0.3 s, or when ``stream`` is
-    neither a terminal nor a notebook's output.
+    ``total`` may be ``None`` (a count without a bar). Nothing is printed in the first 0.3 s, when ``stream`` is neither
+    a terminal nor a notebook's output, or with ``show=False``.
     """
 
-    def __init__(self, label: str, total: int | None = None, unit: str = "", stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        total: int | None = None,
+        unit: str = "",
+        stream: TextIO | None = None,
+        show: bool = True,
+    ) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.stream = stream if stream is not None else sys.stderr
         self.done = 0
-        self._visible = _shows_progress(self.stream)
+        self._visible = show and _shows_progress(self.stream)
         self._next_draw = time.monotonic() + 0.3
         self._width = 0
 
@@ -47,6 +55,7 @@ class Progress:
             text = f"{self.label} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"
         else:
             text = f"{self.label} {self.done:,} {self.unit}".rstrip()
+        text = text[: shutil.get_terminal_size().columns - 1]
         self.stream.write("\r" + text.ljust(self._width))
         self.stream.flush()
         self._width = max(self._width, len(text))

@@ -30,3 +30,13 @@ def test_the_first_screen_has_exactly_the_two_commands():
     for name in ("README.md", "README.zh.md"):
         first_block = re.search(r"^```\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
         assert first_block[1] == "python3 run.py demo\npython3 run.py test\n"
+
+
+@pytest.mark.parametrize("name", ["README.md", "README.zh.md"])
+def test_the_readmes_python_runs(name):
+    pytest.importorskip("torch")
+    (code,) = re.findall(r"^```python\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    scope = {}
+    exec(code, scope)
+    assert scope["logits"].shape == (1, scope["model"].config.vocab)
+    assert scope["runner"].dispatches == {(1, 1, "FULL"): 1}

@@ -43,6 +43,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     monkeypatch.setattr(module, "MAKE_VENV", [sys.executable, "-m", "venv", "--without-pip", str(module.VENV)])
+    monkeypatch.setitem(module.TASKS, "demo", module.Task("one step", ("-m s13lib",)))
     fake_pip(module)
     return module
 

@@ -27,23 +27,29 @@ TITLES = {
         "Fused: 4 kernels a layer, launched one by one",
         "After: fused, one graph replay",
     ),
-    "zh": ("之前：每层 9 个 kernel，逐个启动", "融合后：每层 4 个 kernel，逐个启动", "之后：融合，并用一次 graph 回放"),
+    "zh": (
+        "优化前：每层 9 个 kernel，逐个启动",
+        "融合后：每层 4 个 kernel，逐个启动",
+        "优化后：融合，并用一次 graph 回放",
+    ),
 }
 WORDS = {
     "en": {
-        "step": "{model} on an {gpu}, batch 1, modelled: {launches} launches × {launch:g} µs keep the CPU busy for "
-        "{host:.2f} ms, the kernels take {device:.2f} ms, so the GPU idles {idle:.0%} of a {step:.2f} ms step. "
+        "step": "{model} on an {gpu}, batch 1, layers alone, modelled: {launches} launches × {launch:g} µs keep "
+        "the CPU busy for {host:.2f} ms, the kernels take {device:.2f} ms, so the GPU idles "
+        "{idle:.0%} of a {step:.2f} ms step. "
         "Fused to 4 kernels a layer and replayed as one graph, the step takes {after:.2f} ms: {gain:.1f}×.",
         "fusion": "| kernels a layer | launches a step | intermediates a layer | step, ms | as one graph, ms |",
         "buckets": "| layout | sizes | rows that are padding | rows pinned: one pool / a pool each |",
         "best": "**best {count} (`s13 buckets`)**",
     },
     "zh": {
-        "step": "{model}，{gpu}，batch 1（模型推算）：{launches} 次启动 × {launch:g} µs，CPU 要忙 {host:.2f} ms，"
-        "而 kernel 总共只跑 {device:.2f} ms，所以在 {step:.2f} ms 的一步里 GPU 有 {idle:.0%} 的时间闲着。"
-        "融合到每层 4 个 kernel、再用一张 graph 回放之后，一步只要 {after:.2f} ms，快了 {gain:.1f} 倍。",
+        "step": "{model}，{gpu}，batch 1，只算各层（模型推算）：{launches} 次启动 × {launch:g} µs，"
+        "CPU 要忙 {host:.2f} ms，而 kernel 总共只跑 {device:.2f} ms，所以在 {step:.2f} ms 的一步里 GPU 有 "
+        "{idle:.0%} 的时间闲着。"
+        "融合到每层 4 个 kernel、再用一张 graph 回放之后，一步只要 {after:.2f} ms，速度是原来的 {gain:.1f} 倍。",
         "fusion": "| 每层 kernel 数 | 每步启动数 | 每层中间张量数 | 每步 ms | 用一张 graph，ms |",
-        "buckets": "| 桶布局 | 桶数 | 补齐行占比 | 钉住的行：共享池 / 各用各的池 |",
+        "buckets": "| 桶布局 | 桶数 | 补齐行占比 | 常驻显存的行数：共享池 / 各用各的池 |",
         "best": "**最优 {count} 个（`s13 buckets`）**",
     },
 }

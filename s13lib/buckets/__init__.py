@@ -26,7 +26,7 @@ from s13lib.buckets.export import EXPORTS, export
 from s13lib.buckets.generators import WORKLOADS, Workload, chat, code, generate
 from s13lib.buckets.held_out import Evaluation, HeldOutReport, held_out
 from s13lib.buckets.layout import LARGEST_BATCH, PRESETS, BucketLayout, preset
-from s13lib.buckets.optimiser import best_layout
+from s13lib.buckets.optimiser import best_layout, check_max_batch
 from s13lib.buckets.readers import read_requests, read_traffic
 from s13lib.buckets.step_times import StepTimes, read_step_times
 from s13lib.buckets.traffic import Traffic, running_batches
@@ -51,6 +51,7 @@ __all__ = [
     "best_layout",
     "capture_seconds",
     "chat",
+    "check_max_batch",
     "code",
     "export",
     "generate",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -107,12 +107,20 @@ def _served(layout: BucketLayout, traffic: Traffic) -> tuple[np.ndarray, np.ndar
     return n, traffic.counts[n], sizes[np.searchsorted(sizes[:-1], n)]
 
 
+LARGEST_AMOUNT = 10**9  # MiB or seconds for one graph or row: a petabyte and thirty years, so every sum is finite
+
+
+def _amount(argument: str, value: object) -> None:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    require(number and 0 <= value <= LARGEST_AMOUNT, argument, value, f"a number from 0 to {LARGEST_AMOUNT:,}")
+
+
 @dataclass(frozen=True)
 class MemoryModel:
     """Memory that a graph pins: ``graph_mib + row_mib · size``.
 
     Defaults, for want of a measurement: 10 MiB a graph (vLLM logs 6 to 28 MiB, TensorRT-LLM about 10 MiB of metadata)
-    and 0.5 MiB a row (fp32 logits of a 128k vocabulary, the largest activation of a decode step).
+    and 0.5 MiB a row (fp32 logits of a 128k vocabulary, the largest activation of a decode step). Each from 0 to 10^9.
     """
 
     graph_mib: float = 10.0
@@ -120,8 +128,7 @@ class MemoryModel:
 
     def __post_init__(self) -> None:
         for name in ("graph_mib", "row_mib"):
-            value = getattr(self, name)
-            require(math.isfinite(value) and value >= 0, name, value, "a finite number of at least 0")
+            _amount(name, getattr(self, name))
 
     def private_mib(self, layout: BucketLayout) -> float:
         """Memory when each graph has a pool of its own: Σ (graph_mib + row_mib · size)."""
@@ -148,9 +155,6 @@ def pinned_rows(layout: BucketLayout, pool: str = "shared") -> int:
 
 
 def capture_seconds(layout: BucketLayout, seconds_per_graph: float) -> float:
-    """Return the start-up time that capturing ``layout`` takes, in seconds."""
-    allowed = "a finite number of at least 0"
-    require(
-        math.isfinite(seconds_per_graph) and seconds_per_graph >= 0, "seconds_per_graph", seconds_per_graph, allowed
-    )
+    """Return the start-up time that capturing ``layout`` takes, in seconds, for 0 to 10^9 seconds a graph."""
+    _amount("seconds_per_graph", seconds_per_graph)
     return len(layout) * seconds_per_graph

@@ -17,13 +17,14 @@ from numbers import Real
 import numpy as np
 
 from s13lib.buckets.cost import POOLS, MemoryModel
-from s13lib.buckets.layout import BucketLayout, batch_size
+from s13lib.buckets.layout import LARGEST_BATCH, BucketLayout, batch_size
 from s13lib.buckets.step_times import StepTimes
 from s13lib.buckets.traffic import Traffic
 from s13lib.errors import InputError, look_up, require
 from s13lib.progress import Progress
 
 MOST_CANDIDATES = 2048
+LARGEST_BUDGET = 10**18
 EXACT_UNITS, ROUNDED_UNITS = 4096, 1024
 ROUNDING = 1e-12  # mean step times that differ by less, relative, are a tie
 
@@ -64,7 +65,8 @@ def best_layout(
     """
     require((count is None) != (budget is None), "count, budget", (count, budget), "exactly one of the two")
     look_up(POOLS, pool, "pool")
-    sizes = _candidates(max_batch, multiple_of)
+    # 0, then the multiples up to the first that covers max_batch.
+    sizes = np.arange(0, check_max_batch(max_batch, multiple_of) + 1, multiple_of)
     cost, tail = _costs(traffic, sizes, objective, times, eager_tail)
     # A size that serves no step changes nothing, so more sizes than batch sizes seen (and the top) never help.
     top = len(sizes) - 1
@@ -94,13 +96,18 @@ def best_layout(
     return BucketLayout(sizes[chosen].tolist())
 
 
-def _candidates(max_batch: int, multiple_of: int) -> np.ndarray:
-    # 0, then the multiples up to the first that covers max_batch.
+def check_max_batch(max_batch: int, multiple_of: int = 1) -> int:
+    """Return the largest size of a layout: ``max_batch`` rounded up to ``multiple_of``.
+
+    Raises the ``InputError`` that ``best_layout`` would raise for these two: call it before anything that takes long.
+    """
     max_batch, multiple_of = batch_size(max_batch, "max_batch"), batch_size(multiple_of, "multiple_of")
-    sizes = np.arange(0, max_batch + multiple_of, multiple_of)
+    candidates = -(-max_batch // multiple_of)
     most = f"at most {MOST_CANDIDATES * multiple_of}, or raise multiple_of: {MOST_CANDIDATES} candidates are the limit"
-    require(len(sizes) - 1 <= MOST_CANDIDATES, "max_batch", max_batch, most)
-    return sizes
+    require(candidates <= MOST_CANDIDATES, "max_batch", max_batch, most)
+    largest = LARGEST_BATCH // multiple_of * multiple_of
+    require(max_batch <= largest, "max_batch", max_batch, f"at most {largest}, the last multiple of {multiple_of}")
+    return candidates * multiple_of
 
 
 def _costs(
@@ -182,8 +189,8 @@ def _by_private_memory(cost: np.ndarray, tail: np.ndarray, weights: list[int], u
 
 def _exact(argument: str, value: float) -> Fraction:
     # The decimal that was written: 0.1 is a tenth, so that sums of memory can be compared exactly.
-    number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-    require(number and value >= 0, argument, value, "a finite number of at least 0")
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    require(number and 0 <= value <= LARGEST_BUDGET, argument, value, "a number from 0 to 10^18")
     return Fraction(str(value))
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 
-from s13lib.buckets.files import csv_rows, json_object, lines_of, whole_number
+from s13lib.buckets.files import column_names, csv_rows, first_line, json_object, json_value, one_line, whole_number
 from s13lib.buckets.generators import WORKLOADS, generate
+from s13lib.buckets.layout import batch_size
 from s13lib.buckets.traffic import Traffic, running_batches, steps_per_nanosecond
-from s13lib.buckets.vllm_log import read_vllm_log
-from s13lib.errors import InputError
+from s13lib.buckets.vllm_log import has_table, read_vllm_log
+from s13lib.errors import InputError, shortened
 
 REQUEST_COLUMNS = ("TIMESTAMP", "GeneratedTokens")
 HISTOGRAM_COLUMNS = ("batch", "count")
@@ -39,16 +40,16 @@ def read_traffic(
     if isinstance(source, str) and source in WORKLOADS:
         return generate(source, load=load, cap=cap, step_ms=step_ms)
     path = Path(source)
-    first = next((line for line in lines_of(path) if line.strip()), None)
-    if first is None:
-        raise InputError(f"{path}: the file is empty.")
-    names = {name.strip().lower() for name in first.split(",")}
+    first = first_line(path)
+    names = column_names(first)
     if any(column.lower() in names for column in REQUEST_COLUMNS):
         return read_requests(path, step_ms, cap, load)
     if load != 1:
-        raise InputError(f"load is {load!r}: must be 1 for {path}, which holds batch sizes and no arrival times.")
+        raise InputError(
+            f"load is {load!r}: must be 1 for {one_line(path)}, which holds batch sizes and no arrival times."
+        )
     if first.lstrip().startswith("{"):
-        return _read_json_histogram(path)
+        return _read_json_histogram(path, modes)
     if any(column in names for column in HISTOGRAM_COLUMNS):
         return _read_csv_histogram(path)
     return read_vllm_log(path, modes)
@@ -57,72 +58,92 @@ def read_traffic(
 def read_requests(path: Path, step_ms: float = 25.0, cap: int = 256, load: float = 1.0) -> Traffic:
     """Read a request CSV (Azure format) and serve it: see ``read_traffic``. Requests must be in order of time."""
     requests = _requests(path, step_ms, load)
-    origin = f"recorded: {path.name}, {step_ms:g} ms a step, at most {cap} running, load ×{load:g}"
-    return Traffic.from_runs(running_batches(requests, cap), path.name, origin)
+    name = one_line(path.name)
+    origin = f"recorded: {name}, {step_ms:g} ms a step, at most {cap} running, load ×{load:g}"
+    return Traffic.from_runs(running_batches(requests, cap), name, origin)
 
 
 def _requests(path: Path, step_ms: float, load: float) -> Iterator[tuple[int, int]]:
     steps = steps_per_nanosecond(step_ms, load)
+    numerator, denominator = steps.numerator, steps.denominator  # a Fraction looks them up anew each time
     start = previous = None
     for line, (stamp, tokens) in csv_rows(path, REQUEST_COLUMNS):
-        time = _nanoseconds(path, line, stamp)
-        start = time if start is None else start
-        if previous is not None and time < previous:
-            raise InputError(f"{path}: line {line} is earlier than the line before: sort the file by TIMESTAMP.")
+        try:
+            time = _nanoseconds(stamp.strip())
+        except ValueError:
+            wrong = f"{one_line(path)}: line {line}: TIMESTAMP is {shortened(stamp.strip())}"
+            raise InputError(f"{wrong}: must be a date and time (2023-11-16 18:15:46.68) or seconds.") from None
+        if previous is None:
+            start = previous = time
+        if time < previous:
+            where = f"{one_line(path)}: line {line}"
+            raise InputError(f"{where} is earlier than the line before: sort the file by TIMESTAMP.")
         previous = time
         # The first step that starts at or after the arrival: -(-a // b) rounds up, in whole numbers.
-        yield (
-            -(-(time - start) * steps.numerator // steps.denominator),
-            whole_number(path, line, "GeneratedTokens", tokens),
-        )
+        yield -((start - time) * numerator // denominator), whole_number(path, line, "GeneratedTokens", tokens)
 
 
-_CALENDAR = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
-_SECONDS = re.compile(r"(\d{1,12})(?:\.(\d*))?", re.ASCII)
+_CALENDAR = re.compile(r"(\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_SECONDS = re.compile(r"\d{1,12}", re.ASCII)
 
 
-def _nanoseconds(path: Path, line: int, stamp: str) -> int:
+def _nanoseconds(stamp: str) -> int:
     # Whole nanoseconds: the Azure files have seven digits, one more than datetime holds.
-    stamp = stamp.strip()
-    try:
-        if match := _CALENDAR.fullmatch(stamp):
-            seconds, fraction = _epoch_seconds(match[1], match[3] or "Z"), match[2]
-        elif match := _SECONDS.fullmatch(stamp):
-            seconds, fraction = int(match[1]), match[2]
-        else:
+    whole, dot, fraction = stamp.partition(".")
+    plain = not fraction or (fraction.isdigit() and fraction.isascii())
+    if dot and not (plain and len(whole) <= 19):  # a time zone follows
+        if not (match := _CALENDAR.fullmatch(stamp)):
             raise ValueError(stamp)
-    except ValueError:
-        allowed = "a date and time (2023-11-16 18:15:46.68) or seconds"
-        raise InputError(f"{path}: line {line}: TIMESTAMP is {stamp!r}: must be {allowed}.") from None
-    return seconds * 10**9 + int((fraction or "").ljust(9, "0")[:9])
+        whole, fraction = match[1] + match[3], match[2][1:]
+    return _seconds(whole) * 10**9 + int(fraction[:9].ljust(9, "0"))
 
 
 @lru_cache(maxsize=4)  # requests of the same second follow each other
-def _epoch_seconds(date_and_time: str, zone: str) -> int:
-    moment = datetime.fromisoformat(date_and_time + zone)
-    return round((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
+def _seconds(whole: str) -> int:
+    if _SECONDS.fullmatch(whole):
+        return int(whole)
+    if not (match := _CALENDAR.fullmatch(whole)):
+        raise ValueError(whole)
+    return round(datetime.fromisoformat(match[1] + (match[3] or "Z")).timestamp())
 
 
-def _read_json_histogram(path: Path) -> Traffic:
-    found = json_object(path)
+def _read_json_histogram(path: Path, modes: Collection[str]) -> Traffic:
+    try:
+        found = json_object(path)
+    except InputError:
+        if has_table(path):  # a log whose first line starts with a brace
+            return read_vllm_log(path, modes)
+        raise
     histogram = found.get("histogram", found)
+    example = '{"1": 10, "2": 7}'
     if not isinstance(histogram, dict):
-        raise InputError(f'{path}: "histogram" must be an object such as {{"1": 10, "2": 7}}.')
+        raise InputError(f'{one_line(path)}: "histogram" must be an object such as {example}.')
     counts: dict[int, int] = {}
     for key, count in histogram.items():
         if not re.fullmatch(r"\d{1,9}", key, re.ASCII):
-            raise InputError(f'{path}: {key!r} is not a batch size; write {{"1": 10, "2": 7}}.')
-        if isinstance(count, float) and count.is_integer():
-            count = int(count)
-        if int(key) in counts:
-            raise InputError(f"{path}: batch size {int(key)} is given twice.")
-        counts[int(key)] = count
-    return Traffic.from_counts(counts, path.name, f"recorded: {path.name}")
+            raise InputError(f"{one_line(path)}: {shortened(key)} is not a batch size; write {example}.")
+        size = int(key)
+        if isinstance(count, list | dict):
+            raise InputError(
+                f"{one_line(path)}: the count of batch size {size} is {json_value(count)}; write {example}."
+            )
+        if size in counts:
+            raise InputError(f"{one_line(path)}: batch size {size} is given twice.")
+        counts[size] = int(count) if isinstance(count, float) and count.is_integer() else count
+    return _from_counts(path, counts)
 
 
 def _read_csv_histogram(path: Path) -> Traffic:
     counts: dict[int, int] = {}
+    where = one_line(path)
     for line, (batch, count) in csv_rows(path, HISTOGRAM_COLUMNS):
         size = whole_number(path, line, "batch", batch)
-        counts[size] = counts.get(size, 0) + whole_number(path, line, "count", count)
-    return Traffic.from_counts(counts, path.name, f"recorded: {path.name}")
+        if size not in counts:
+            counts[batch_size(size, f"{where}: line {line}: batch", least=0)] = 0
+        counts[size] += whole_number(path, line, "count", count)
+    return _from_counts(path, counts)
+
+
+def _from_counts(path: Path, counts: dict[int, int]) -> Traffic:
+    name = one_line(path.name)
+    return Traffic.from_counts(counts, name, f"recorded: {name}")

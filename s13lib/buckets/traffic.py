@@ -20,6 +20,11 @@ PARTS = 16  # a trace is kept as sixteen consecutive stretches of equal length, 
 MOST_STEPS = 1 << 40  # steps × rows then stay below 2^53, where float64 holds whole numbers exactly
 
 
+def check_steps(name: str, steps: int) -> None:
+    """Raise an ``InputError`` unless the traffic ``name`` has fewer than 2^40 steps."""
+    require(steps < MOST_STEPS, f"{name}: number of steps", steps, f"below {MOST_STEPS:,}: divide the counts")
+
+
 @dataclass(frozen=True, eq=False)
 class Traffic:
     """A histogram of running batch sizes, kept as consecutive stretches of time.
@@ -39,10 +44,10 @@ class Traffic:
         whole = isinstance(self.parts, np.ndarray) and self.parts.ndim == 2 and self.parts.dtype == np.int64
         if not whole or (self.parts < 0).any() or self.parts[:, :1].any():
             raise InputError(f"{self.name}: parts must be a 2-D int64 array of counts of at least 0, column 0 zero.")
-        steps = sum(self.parts.sum(axis=1).tolist())
+        steps = int(self.parts.sum(dtype=float))  # an int64 sum may overflow
         if steps == 0:
             raise InputError(f"{self.name}: the traffic is empty, not one decode step ran.")
-        require(steps < MOST_STEPS, f"{self.name}: number of steps", steps, f"below {MOST_STEPS:,}: divide the counts")
+        check_steps(self.name, steps)
 
     @classmethod
     def from_counts(cls, counts: Mapping[int, int], name: str = "histogram", origin: str = "recorded") -> Traffic:
@@ -66,6 +71,7 @@ class Traffic:
     def from_runs(cls, runs: Iterable[tuple[int, int]], name: str, origin: str) -> Traffic:
         """Build traffic from ``(batch size, steps at it)`` in the order of time, as ``running_batches`` yields them."""
         batches, lengths = np.fromiter(runs, np.dtype((np.int64, 2))).reshape(-1, 2).T
+        check_steps(name, int(lengths.sum(dtype=float)))  # before int64 sums
         ends = np.cumsum(lengths)
         total = int(ends[-1]) if len(ends) else 0
         part_ends = total * np.arange(1, min(PARTS, total) + 1) // max(1, min(PARTS, total))
@@ -135,15 +141,16 @@ def running_batches(requests: Iterable[tuple[int, int]], cap: int, drain: bool =
     """
     scheduler: Scheduler[int] = Scheduler(batch_size(cap, "cap"))
     for number, (arrival, tokens) in enumerate(chain(requests, [(math.inf, 0)] if drain else [])):
-        while scheduler.step < arrival:
+        while (left := arrival - scheduler.step) > 0:
             scheduler.admit()
             steps = scheduler.steps_to_next_finish()
             if steps is None:  # nobody runs: wait for the arrival, or end
-                if arrival < math.inf:
-                    scheduler.advance(arrival - scheduler.step)
+                if left < math.inf:
+                    scheduler.advance(left)
                 break
             # Between two arrivals or departures nothing changes, so many steps are taken at once.
-            steps = min(steps, arrival - scheduler.step)
+            if steps > left:
+                steps = left
             yield scheduler.batch_size, steps
             scheduler.advance(steps)
         if tokens:  # a request that makes no token never decodes

@@ -18,13 +18,29 @@ from pathlib import Path
 
 import numpy as np
 
-from s13lib.buckets.files import lines_of, whole_number
+from s13lib.buckets.files import lines_of, one_line, whole_number
 from s13lib.buckets.layout import batch_size
-from s13lib.buckets.traffic import Traffic
-from s13lib.errors import InputError
+from s13lib.buckets.traffic import Traffic, check_steps
+from s13lib.errors import InputError, shortened
 
 SIZE, MODE, COUNT = "Unpadded Tokens", "Runtime Mode", "Count"
+MOST_STRETCHES = 256  # a log of months has a million intervals: they are kept as so many stretches of equal length
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def has_table(path: str | Path) -> bool:
+    """Tell whether a file holds the header of a metrics table."""
+    return any(_columns(_cells(text)) for text in lines_of(Path(path), lenient=True) if "|" in text)
+
+
+def _cells(text: str) -> list[str]:
+    return [cell.strip() for cell in _COLOUR.sub("", text).split("|")]
+
+
+def _columns(cells: list[str]) -> list[str]:
+    # Those of a header, and none of another line. A prefix may hold bars of its own.
+    columns = cells[cells.index(SIZE) : -1] if SIZE in cells else []
+    return columns if MODE in columns and COUNT in columns else []
 
 
 def read_vllm_log(path: str | Path, modes: Collection[str] = ("FULL",)) -> Traffic:
@@ -38,38 +54,44 @@ def read_vllm_log(path: str | Path, modes: Collection[str] = ("FULL",)) -> Traff
     """
     path = Path(path)
     wanted = {mode.upper() for mode in modes}
+    where, name = one_line(path), one_line(path.name)
     intervals: list[Counter[int]] = []
     present: set[str] = set()
-    columns: list[str] | None = None  # those of the table that the current line may belong to
+    columns: list[str] = []  # those of the table that the current line may belong to
     first = ""
-    for line, text in enumerate(lines_of(path), start=1):
-        cells = [cell.strip() for cell in _COLOUR.sub("", text).split("|")]
+    for line, text in enumerate(lines_of(path, lenient=True), start=1):
         first = first or text.strip()
-        if SIZE in cells and MODE in cells and COUNT in cells:
-            columns = cells[cells.index(SIZE) : -1]  # a prefix may hold bars of its own
+        if "|" not in text:
+            continue
+        cells = _cells(text)
+        if header := _columns(cells):
+            columns = header
             intervals.append(Counter())
             continue
         # Lines of other processes may fall between the rows of a table, so only the next header ends it.
-        if columns is None or len(cells) < len(columns) + 2 or cells[-1]:
+        if not columns or len(cells) < len(columns) + 2 or cells[-1]:
             continue
         row = dict(zip(columns, cells[-len(columns) - 1 : -1], strict=True))
         if not set(row[SIZE]) <= {"-", ":"}:  # the rule under the header
             mode = row[MODE].upper().rsplit(".", 1)[-1]
             present.add(mode)
             if mode in wanted:
-                size = batch_size(whole_number(path, line, SIZE, row[SIZE]), f"{path}: line {line}: {SIZE}", least=0)
+                size = whole_number(path, line, SIZE, row[SIZE])
+                batch_size(size, f"{where}: line {line}: {SIZE}", least=0)
                 intervals[-1][size] += whole_number(path, line, COUNT, row[COUNT])
     if not intervals:
         raise InputError(
-            f"{path}: not a request CSV (TIMESTAMP, GeneratedTokens), a histogram (JSON, or CSV with batch, count) or "
-            f"a vLLM log with --cudagraph-metrics tables; it starts with {first[:60]!r}."
+            f"{where}: not a request CSV (TIMESTAMP, GeneratedTokens), a histogram (JSON, or CSV with batch, "
+            f"count) or a vLLM log with --cudagraph-metrics tables; it starts with {shortened(first)}."
         )
     if not present & wanted:
-        found = f"those present are {', '.join(sorted(present))}" if present else "its tables are empty"
-        raise InputError(f"{path}: no row of runtime mode {' or '.join(sorted(wanted))}; {found}.")
-    parts = np.zeros((len(intervals), max(max(interval, default=0) for interval in intervals) + 1), np.int64)
-    for part, interval in zip(parts, intervals, strict=True):
+        found = f"those present are {one_line(', '.join(sorted(present)))}" if present else "its tables are empty"
+        raise InputError(f"{where}: no row of runtime mode {one_line(' or '.join(sorted(wanted)))}; {found}.")
+    check_steps(name, sum(count for interval in intervals for size, count in interval.items() if size))
+    stretches, widest = min(len(intervals), MOST_STRETCHES), max(max(interval, default=0) for interval in intervals)
+    parts = np.zeros((stretches, widest + 1), np.int64)
+    for number, interval in enumerate(intervals):
         for size, count in interval.items():
-            part[size] = count
-    parts[:, 0] = 0
-    return Traffic(parts, path.name, f"recorded: {path.name}, vLLM rows of mode {', '.join(sorted(wanted))}")
+            if size:  # an idle engine runs no decode step
+                parts[number * stretches // len(intervals), size] += count
+    return Traffic(parts, name, f"recorded: {name}, vLLM rows of mode {one_line(', '.join(sorted(wanted)))}")

@@ -31,6 +31,7 @@ from s13lib.buckets import (
     Traffic,
     best_layout,
     capture_seconds,
+    check_max_batch,
     export,
     generate,
     held_out,
@@ -148,14 +149,14 @@ def question_from(arguments: argparse.Namespace) -> Question:
         max_batch = traffic.largest
     else:
         try:
-            max_batch = int(arguments.max_batch)
-        except ValueError:
-            raise InputError(f'--max-batch is {arguments.max_batch!r}: must be a whole number or "observed".') from None
+            max_batch = whole(arguments.max_batch)
+        except argparse.ArgumentTypeError as error:
+            raise InputError(f'--max-batch: {error}, nor "observed".') from None
     count = arguments.count if arguments.count is not None or arguments.budget_mib is not None else DEFAULT_COUNT
     if arguments.step_times:
         times = read_step_times(arguments.step_times)
     else:
-        reach = max(max_batch + arguments.multiple_of, traffic.largest, 1)
+        reach = max(check_max_batch(max_batch, arguments.multiple_of), traffic.largest)
         times = modelled_times(setup_from(arguments, Setup(stage=ENGINE_STAGE)), reach)
     return Question(
         traffic=traffic,
@@ -175,7 +176,8 @@ def question_from(arguments: argparse.Namespace) -> Question:
 def modelled_times(setup: Setup, max_batch: int) -> StepTimes:
     """The simulator's step times for every batch up to ``max_batch``."""
     graph_us, eager_us = step_time_curve(setup, max_batch)
-    origin = f"modelled: {setup.provenance}, stage {setup.stage}, context {setup.context}"
+    counted = ", ".join(setup.parts)
+    origin = f"modelled: {setup.provenance}; stage {setup.stage}, context {setup.context}; counted: {counted}"
     return StepTimes(np.array(graph_us), np.array(eager_us), origin)
 
 
@@ -251,6 +253,7 @@ def as_text(
         f"Step times {question.times.origin}",
         "",
         layout_table(question, best, baselines),
+        f"MiB: {question.memory.graph_mib:g} a graph and {question.memory.row_mib:g} a row (--graph-mib, --row-mib).",
         "",
         f"Best layout: {_sizes(best.layout)}",
         f"Against eager at the exact batch, a mean step: replay saves {time.replay_saves_us:,.0f} µs, padding costs "

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 
-from s13lib.errors import InputError
+from s13lib.errors import InputError, shortened
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
@@ -31,29 +33,38 @@ def heading(text: str) -> str:
 
 def print_json(data: Mapping[str, object]) -> None:
     """Print ``data`` as JSON, keys in the order given."""
-    print(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(data, indent=2, allow_nan=False))  # ASCII, so that no console's encoding can spoil it
 
 
-def write_files(contents: Mapping[str, str]) -> None:
-    """Write each ``path: text``, all or, where one cannot be written, none; every file appears whole.
+def write_files(contents: Sequence[tuple[str | None, str, Callable[[], str]]]) -> list[str]:
+    """Write files, all or, where one cannot be written, none; every file appears whole. Returns the names written.
+
+    Args:
+        contents: (path or None, the option that named it, a function that makes the text). None is left out. A link is
+            followed; a device such as /dev/stdout is written to and not replaced.
 
     Raises:
-        InputError: a path names a folder, or its folder is missing or not writable.
+        InputError: a path is empty, given twice, a folder, or cannot be written.
     """
+    wanted = [(name, option, make) for name, option, make in contents if name is not None]
+    targets = [_target(name, option) for name, option, _ in wanted]
+    if len(set(targets)) < len(targets):
+        raise InputError(f"{' and '.join(option for _, option, _ in wanted)}: name two different files.")
     staged: list[tuple[str, Path]] = []
     try:
-        for name, text in contents.items():
-            target = Path(name)
-            if target.is_dir():
-                raise InputError(f"output file {name!r} is a folder: name a file.")
+        for (name, option, make), target in zip(wanted, targets, strict=True):
             try:
-                handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+                if target.exists() and not target.is_file():
+                    target.write_text(make(), encoding="utf-8")
+                    continue
+                handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".s13-")
                 staged.append((temporary, target))
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
+                    file.write(make())
                 os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 — mkstemp makes private files
-            except OSError as error:
-                raise InputError(f"output file {name!r} cannot be written: {error.strerror or error}.") from error
+            except (OSError, UnicodeError) as error:
+                reason = getattr(error, "strerror", None) or error
+                raise InputError(f"{option} {shortened(name)} cannot be written: {reason}.") from error
         while staged:
             temporary, target = staged[0]
             os.replace(temporary, target)  # noqa: PTH105
@@ -61,6 +72,21 @@ def write_files(contents: Mapping[str, str]) -> None:
     finally:
         for temporary, _ in staged:
             Path(temporary).unlink(missing_ok=True)
+    return [name for name, _, _ in wanted]
+
+
+def _target(name: str, option: str) -> Path:
+    """The file that is meant, links followed."""
+    if not name:
+        raise InputError(f"{option} is empty: name a file.")
+    try:
+        target = Path(os.path.realpath(name))
+        if target.is_dir():
+            raise InputError(f"{option} {shortened(name)} is a folder: name a file.")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{option} {shortened(name)} cannot be written: {reason}.") from error
+    return target
 
 
 def _umask() -> int:
@@ -71,21 +97,16 @@ def _umask() -> int:
 
 def whole(text: str) -> int:
     """An argparse type: a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a whole number (of at most 18 digits)")
+    return int(text)
 
 
 def number(text: str) -> float:
     """An argparse type: a finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if value != value or value in (float("inf"), float("-inf")):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
-    return value
+    if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text) or not isfinite(float(text)):
+        raise argparse.ArgumentTypeError(f"{shortened(text)} is not a finite number")
+    return float(text)
 
 
 def whole_list(text: str) -> list[int]:

@@ -84,6 +84,8 @@ def layout_rows(traffic: Traffic, times: StepTimes) -> list[dict[str, object]]:
             }
         )
     best = best_layout(traffic, MAX_BATCH, count=DEFAULT_COUNT)
+    best_private = pinned_rows(best, "private")
+    equal_rows = best_layout(traffic, MAX_BATCH, budget=best_private, pool="private", memory=ROWS)
     rows.append(
         {
             "layout": f"best {DEFAULT_COUNT}",
@@ -91,9 +93,9 @@ def layout_rows(traffic: Traffic, times: StepTimes) -> list[dict[str, object]]:
             "padding_fraction": row_cost(best, traffic).padding_fraction,
             "time_waste_fraction": time_cost(best, traffic, times).time_waste_fraction,
             "pinned_rows_shared": pinned_rows(best, "shared"),
-            "pinned_rows_private": pinned_rows(best, "private"),
+            "pinned_rows_private": best_private,
             "best_padding_fraction_shared": row_cost(best, traffic).padding_fraction,
-            "best_padding_fraction_private": None,
+            "best_padding_fraction_private": row_cost(equal_rows, traffic).padding_fraction,
         }
     )
     return rows
@@ -101,7 +103,7 @@ def layout_rows(traffic: Traffic, times: StepTimes) -> list[dict[str, object]]:
 
 def layout_text(traffic: Traffic, origin: str, rows: list[dict]) -> str:
     """The comparison for people."""
-    header = ("layout", "sizes", "padding", "best so many", "time waste", "shared rows", "private rows", "best so many")
+    header = ("layout", "sizes", "padding", "best, same sizes", "time waste", "shared", "private", "best, same private")
     lines = [
         (
             r["layout"],
@@ -111,7 +113,7 @@ def layout_text(traffic: Traffic, origin: str, rows: list[dict]) -> str:
             f"{r['time_waste_fraction']:.2%}",
             str(r["pinned_rows_shared"]),
             f"{r['pinned_rows_private']:,}",
-            "" if r["best_padding_fraction_private"] is None else f"{r['best_padding_fraction_private']:.2%}",
+            f"{r['best_padding_fraction_private']:.2%}",
         )
         for r in rows
     ]
@@ -122,8 +124,8 @@ def layout_text(traffic: Traffic, origin: str, rows: list[dict]) -> str:
             table(header, lines),
             "padding: share of computed rows that are padding. time waste: what it costs in time, with step times",
             f"{origin}.",
-            "shared/private rows: rows that graphs pin in one pool or in a pool each. best so many: the padding of the",
-            "best layout with as many sizes (so as much shared memory), and with as many private rows.",
+            "shared, private: rows that graphs pin in one pool, or in a pool each. best: the padding of the best",
+            "layout with as many sizes, so as much shared memory, and with as many rows in pools of their own.",
             "s13 buckets --traffic FILE finds the best layout for your own traffic.",
         ]
     )

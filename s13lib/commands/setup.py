@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from s13lib.commands.output import number, whole
-from s13lib.errors import InputError, look_up
+from s13lib.errors import InputError, look_up, shortened
 from s13lib.simulator import GPU, GPUS, MODELS, PARTS, PRESETS, DTypes, LaunchCosts, ModelShape, SeedLaw, Setup
 
+MOST_CONFIG = 100_000  # characters
 COST_OPTIONS = {
     "launch_us": "host time of one launch, µs",
     "latency_us": "from a launch's end to its kernel's earliest start, µs",
@@ -53,10 +54,14 @@ def setup_from(arguments: argparse.Namespace, default: Setup) -> Setup:
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     setup = look_up(PRESETS, given["preset"], "--preset") if "preset" in given else default
     own = _read_config(given["config"]) if "config" in given else {}
-    if "model" in given:
-        own.setdefault("shape", look_up(MODELS, given["model"], "--model"))
-    if "gpu" in given:
-        own.setdefault("device", look_up(GPUS, given["gpu"], "--gpu"))
+    for option, field, table in (("model", "shape", MODELS), ("gpu", "device", GPUS)):
+        if option in given:
+            if field in own:
+                raise InputError(f"--{option} and --config: both name a {option}; give one of the two.")
+            own[field] = look_up(table, given[option], f"--{option}")
+    for option in ("batch", "context"):
+        if "prefill" in given and option in given:
+            raise InputError(f"--prefill and --{option}: a prefill has neither batch nor context; give one of the two.")
     setup = replace(setup, **own)
     if isinstance(setup.device, SeedLaw) and "prefill" in given:
         raise InputError("--prefill needs a GPU: the seed's law knows decode steps alone; add --gpu.")
@@ -75,15 +80,31 @@ def setup_from(arguments: argparse.Namespace, default: Setup) -> Setup:
 def _read_config(path: str) -> dict[str, object]:
     """``{"model": {...}, "gpu": {...}}`` as keyword arguments of ``Setup``."""
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"--config {path!r} is not a regular file.")
+        with Path(path).open(encoding="utf-8-sig") as file:
+            text = file.read(MOST_CONFIG + 1)
+        if len(text) > MOST_CONFIG:
+            raise InputError(f"--config {path!r} is longer than {MOST_CONFIG:,} characters.")
+        data = json.loads(text, object_pairs_hook=_without_repeats)
     except OSError as error:
-        raise InputError(f"--config {path!r} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise InputError(f"--config {path!r} is not JSON: {error}.") from error
+        raise InputError(f"--config {shortened(path)} cannot be read: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"--config {path!r} is not JSON: {str(error)[:80]}.") from error
     kinds = {"model": ("shape", ModelShape), "gpu": ("device", GPU)}
     if not isinstance(data, dict) or not data or not set(data) <= set(kinds):
         raise InputError(f'--config {path!r}: must be a JSON object with "model" and/or "gpu".')
     return {kinds[key][0]: _make(kinds[key][1], value, f"--config {path!r}: {key}") for key, value in data.items()}
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise InputError(f"--config: {shortened(twice)} is given twice.")
+    return found
 
 
 def _make(cls: type, values: object, where: str) -> object:
@@ -96,7 +117,10 @@ def _make(cls: type, values: object, where: str) -> object:
         wanted = {"int": int, "float": (int, float), "str": str}[str(f.type)]
         value = values.get(f.name)
         if f.name in values and (isinstance(value, bool) or not isinstance(value, wanted)):
-            raise InputError(f"{where}: {f.name} is {value!r}: must be a {'text' if f.type == 'str' else 'number'}.")
+            kind = {"int": "a whole number", "float": "a number", "str": "a text"}[str(f.type)]
+            raise InputError(f"{where}: {f.name} is {shortened(value)}: must be {kind}.")
+        if isinstance(value, str) and not value.isprintable():
+            raise InputError(f"{where}: {f.name} is {shortened(value)}: must be printable text.")
     try:
         return cls(**values)
     except TypeError as error:  # the message of a missing argument names it

@@ -11,7 +11,9 @@ import argparse
 
 from s13lib.commands.output import ms, print_json, write_files
 from s13lib.commands.setup import add_setup_arguments, setup_from
+from s13lib.errors import look_up
 from s13lib.figures import Panel, timeline_svg
+from s13lib.figures.timeline import LABELS
 from s13lib.simulator import GPU, Setup, StepReport, Timeline, chrome_trace, simulate
 
 SHOWN_LAUNCHES = 18
@@ -29,28 +31,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    look_up(LABELS, arguments.language, "--language")
     report = simulate(setup_from(arguments, Setup()))
-    files = {}
-    if arguments.chrome_trace:
-        files[arguments.chrome_trace] = chrome_trace(report.timeline)
-    if arguments.svg:
-        panel = Panel(describe(report.setup), report.timeline, SHOWN_LAUNCHES)
-        files[arguments.svg] = timeline_svg([panel], arguments.language)
-    write_files(files)
+
+    def picture() -> str:
+        panel = Panel(describe(report.setup, arguments.language), report.timeline, SHOWN_LAUNCHES)
+        return timeline_svg([panel], arguments.language)
+
+    written = write_files(
+        [
+            (arguments.chrome_trace, "--chrome-trace", lambda: chrome_trace(report.timeline)),
+            (arguments.svg, "--svg", picture),
+        ]
+    )
     if arguments.json:
         print_json(as_json(report))
     else:
         print(as_text(report))
-        for name in files:
+        for name in written:
             print(f"wrote {name}")
     return 0
 
 
-def describe(setup: Setup) -> str:
+DESCRIPTIONS = {
+    "en": (
+        "prefill of {0} tokens",
+        "decode, batch {0}",
+        "{0} kernels a layer",
+        "one graph replay",
+        "launched one by one",
+    ),
+    "zh": ("prefill {0} 个 token", "decode，batch {0}", "每层 {0} 个 kernel", "一次 graph 回放", "逐个启动"),
+}
+
+
+def describe(setup: Setup, language: str = "en") -> str:
     """The step in a few words."""
-    what = f"prefill of {setup.prefill} tokens" if setup.prefill else f"decode, batch {setup.batch}"
-    how = "one graph replay" if setup.graph else "launched one by one"
-    return f"{what}: {setup.stage} kernels a layer, {how}"
+    prefill, decode, stage, replayed, launched = DESCRIPTIONS[language]
+    what = prefill.format(setup.prefill) if setup.prefill else decode.format(setup.batch)
+    parts = (what, stage.format(setup.stage), replayed if setup.graph else launched)
+    return ("，" if language == "zh" else ", ").join(parts)
 
 
 def as_json(report: StepReport) -> dict[str, object]:

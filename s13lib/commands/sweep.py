@@ -78,11 +78,12 @@ def as_text(setup: Setup, result: dict) -> str:
         for r in result["rows"]
     ]
     at, kernels, launch_us = result["crossover_batch"], result["kernels_per_step"], setup.costs.launch_us
-    where = (
-        f"From batch {at} up the kernels take longer than their launches: launch-bound below."
-        if at is not None
-        else f"Launch-bound at every batch size up to {CROSSOVER_LIMIT}."
-    )
+    if at is None:
+        where = f"Launch-bound at every batch size up to {CROSSOVER_LIMIT}."
+    elif at == 1:
+        where = "Device-bound at every batch size: the kernels take longer than their launches."
+    else:
+        where = f"From batch {at} up the kernels take longer than their launches: launch-bound below."
     return "\n".join(
         [
             f"Modelled: {setup.provenance}; context {setup.context}; counted: {', '.join(setup.parts)}.",

@@ -20,6 +20,9 @@ LABELS = {
         "step": "step",
         "busy": "GPU busy",
         "wait": "waits for",
+        "first": "the first {} of {} kernels are drawn",
+        "comma": "; ",
+        "colon": ": ",
         "modelled": "modelled",
         "measured": "measured",
         "recorded": "recorded",
@@ -33,6 +36,9 @@ LABELS = {
         "step": "每步",
         "busy": "GPU 忙碌",
         "wait": "在等",
+        "first": "图中为 {1} 个 kernel 的前 {0} 个",
+        "comma": "；",
+        "colon": "：",
         "modelled": "模型推算",
         "measured": "实测",
         "recorded": "历史记录",
@@ -42,7 +48,7 @@ LANE_LABEL_WIDTH = 44
 MARGIN = 12
 LANE_HEIGHT = 30
 LANE_GAP = 8
-HEAD_HEIGHT = 40  # a panel's title and read-out
+HEAD_HEIGHT = 56  # a panel's title, read-out and provenance
 AXIS_HEIGHT = 34
 LEGEND_HEIGHT = 22
 MINIMUM_WIDTH = 480
@@ -84,22 +90,30 @@ def timeline_svg(panels: Sequence[Panel], language: str = "en", width: int = 700
         y += 2 * LANE_HEIGHT + LANE_GAP + 12
     body += _axis(span_us, left, y, scale)
     height = y + AXIS_HEIGHT
-    summary = "; ".join(f"{p.title}: {_read_out(p.timeline, words)}" for p in panels)
+    summary = "; ".join(f"{p.title}: {_read_out(p, words)}, {_provenance(p.timeline, words)}" for p in panels)
     return svg.document(body, width, height, " / ".join(p.title for p in panels), summary)
 
 
-def _read_out(timeline: Timeline, words: dict[str, str]) -> str:
-    return (
-        f"{words['step']} {svg.format_us(timeline.step_us)}, {words['busy']} {timeline.utilization:.0%} "
-        f"({words[timeline.source]}: {timeline.provenance})"
-    )
+def _read_out(panel: Panel, words: dict[str, str]) -> str:
+    timeline = panel.timeline
+    text = f"{words['step']} {svg.format_us(timeline.step_us)}, {words['busy']} {timeline.utilization:.0%}"
+    total = max(len(timeline.host), len(timeline.device))
+    if panel.launches and panel.launches < total:
+        text += words["comma"] + words["first"].format(panel.launches, total)
+    return text
+
+
+def _provenance(timeline: Timeline, words: dict[str, str]) -> str:
+    return f"{words[timeline.source]}{words['colon']}{timeline.provenance}"
 
 
 def _panel_head(panel: Panel, words: dict[str, str], y: float, width: float) -> str:
     room = width - 2 * MARGIN
-    title = svg.fit(panel.title, room, 14)
-    read_out = svg.fit(_read_out(panel.timeline, words), room, 12)
-    return svg.text(title, MARGIN, y + 16, 14, font_weight="600") + svg.text(read_out, MARGIN, y + 33, 12, svg.MUTED)
+    return (
+        svg.text(svg.fit(panel.title, room, 14), MARGIN, y + 16, 14, font_weight="600")
+        + svg.text(svg.fit(_read_out(panel, words), room, 12), MARGIN, y + 33, 12)
+        + svg.text(svg.fit(_provenance(panel.timeline, words), room, 11), MARGIN, y + 48, 11, svg.MUTED)
+    )
 
 
 def _lanes(timeline: Timeline, words: dict[str, str], left: float, right: float, y: float, scale: float) -> str:

@@ -28,10 +28,11 @@ class GPU:
     source: str = "given by the user"
 
     def __post_init__(self) -> None:
-        require(self.bandwidth_tb_s > 0, "gpu bandwidth_tb_s", self.bandwidth_tb_s, "above 0")
-        require(self.peak_tflop_s > 0, "gpu peak_tflop_s", self.peak_tflop_s, "above 0")
-        require(0 < self.efficiency <= 1, "gpu efficiency", self.efficiency, "above 0 and at most 1")
-        require(0 <= self.floor_us < float("inf"), "gpu floor_us", self.floor_us, "0 or more")
+        for name in ("bandwidth_tb_s", "peak_tflop_s"):
+            value = getattr(self, name)
+            require(1e-6 <= value <= 1e6, f"gpu {name}", value, "from 0.000001 to 1,000,000")
+        require(0.001 <= self.efficiency <= 1, "gpu efficiency", self.efficiency, "from 0.001 to 1")
+        require(0 <= self.floor_us <= 1e6, "gpu floor_us", self.floor_us, "from 0 to 1,000,000")
 
     def kernel_us(self, bytes_moved: float, flops: float) -> float:
         """Modelled time of one kernel: a floor plus the slower of memory and arithmetic.

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from math import isfinite
 
-from s13lib.errors import require
+from s13lib.errors import require, require_whole
 
 CUDA_QUEUE_DEPTH = 1024
+MOST_US = 1_000_000  # a second for one launch: larger numbers are typing errors
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,11 @@ class LaunchCosts:
     graph_gap_us: float = 0.0
 
     def __post_init__(self) -> None:
-        depth = self.queue_depth
-        require(isinstance(depth, int) and depth >= 1, "queue_depth", depth, "a whole number of at least 1")
+        require_whole("queue_depth", self.queue_depth, 1, 1_000_000)
         for f in fields(self):
             if f.name != "queue_depth":
                 value = getattr(self, f.name)
-                require(isfinite(value) and value >= 0, f.name, value, "a finite number of at least 0")
+                require(0 <= value <= MOST_US, f.name, value, f"from 0 to {MOST_US:,}")
 
     def replay_us(self, nodes: int) -> float:
         """Host time of one replay of a graph with ``nodes`` nodes."""

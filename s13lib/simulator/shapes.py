@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from s13lib.errors import require
+from s13lib.errors import require, require_whole
+
+MOST_LAYERS, MOST = 1000, 10_000_000  # far above any model; larger numbers are typing errors
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,7 @@ class ModelShape:
     def __post_init__(self) -> None:
         for f in fields(self):
             if f.type == "int":
-                value = getattr(self, f.name)
-                require(
-                    isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-                    f"model {f.name}",
-                    value,
-                    "a whole number of at least 1",
-                )
+                require_whole(f"model {f.name}", getattr(self, f.name), 1, MOST_LAYERS if f.name == "layers" else MOST)
         require(self.heads % self.kv_heads == 0, "model kv_heads", self.kv_heads, f"a divisor of heads ({self.heads})")
 
     @property
@@ -63,7 +59,7 @@ def _hf(repository: str) -> str:
 MODELS: dict[str, ModelShape] = {
     shape.name: shape
     for shape in (
-        ModelShape("bard", 32, 64, 176, 4, 2, 16, 80, "s13lib/data/bard/config.json"),
+        ModelShape("bard", 32, 64, 192, 4, 2, 16, 72, "s13lib/data/bard/config.json"),
         ModelShape("smollm2-135m", 30, 576, 1536, 9, 3, 64, 49152, _hf("HuggingFaceTB/SmolLM2-135M")),
         ModelShape("smollm2-360m", 32, 960, 2560, 15, 5, 64, 49152, _hf("HuggingFaceTB/SmolLM2-360M")),
         ModelShape("llama-3.2-1b", 16, 2048, 8192, 32, 8, 64, 128256, _hf("meta-llama/Llama-3.2-1B")),

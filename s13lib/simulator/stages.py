@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from s13lib.errors import look_up, require
+from s13lib.errors import look_up, require, require_whole
 from s13lib.simulator.shapes import ModelShape
+
+MOST_ROWS, MOST_TOKENS = 1_000_000, 100_000_000  # far above any engine's; larger numbers are typing errors
 
 
 @dataclass(frozen=True)
@@ -34,24 +36,15 @@ class Workload:
     @classmethod
     def decode(cls, batch: int, context: int) -> Workload:
         """One token for each of ``batch`` sequences of ``context`` tokens, the new one included."""
-        _require_count("batch", batch)
-        _require_count("context", context)
+        require_whole("batch", batch, 1, MOST_ROWS)
+        require_whole("context", context, 1, MOST_TOKENS)
         return cls(batch, batch * context, batch * context, batch)
 
     @classmethod
     def prefill(cls, tokens: int) -> Workload:
         """One prompt of ``tokens`` tokens under a causal mask; logits for its last token alone."""
-        _require_count("tokens", tokens)
+        require_whole("prefill", tokens, 1, MOST_ROWS)
         return cls(tokens, tokens, tokens * (tokens + 1) // 2, 1)
-
-
-def _require_count(name: str, value: int) -> None:
-    require(
-        isinstance(value, int) and not isinstance(value, bool) and value >= 1,
-        name,
-        value,
-        "a whole number of at least 1",
-    )
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ class DTypes:
 
     def __post_init__(self) -> None:
         for name in ("weight_bytes", "activation_bytes", "kv_bytes"):
-            require(0 < getattr(self, name) <= 8, name, getattr(self, name), "above 0 and at most 8")
+            require(0.01 <= getattr(self, name) <= 8, name, getattr(self, name), "from 0.01 to 8")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from s13lib.errors import InputError, require
+from s13lib.errors import InputError, require, require_whole
 from s13lib.simulator.gpus import GPU, GPUS
 from s13lib.simulator.launch import LaunchCosts, LaunchTimes, launch_times
 from s13lib.simulator.shapes import MODELS, ModelShape
@@ -81,6 +81,12 @@ class Setup:
             "prefill",
             self.prefill,
             "left out with the seed's law, which knows decode steps alone",
+        )
+        require(
+            self.parts == ("layers",) or not isinstance(self.device, SeedLaw),
+            "parts",
+            self.parts,
+            "('layers',) with the seed's law, which knows layers alone",
         )
 
     @property
@@ -226,7 +232,7 @@ def crossover(setup: Setup, limit: int = 4096) -> int | None:
 
     Kernel times never fall with the batch and launches do not depend on it, so the search may bisect.
     """
-    require(limit >= 1, "limit", limit, "at least 1")
+    require_whole("limit", limit, 1, 1_000_000)
     if setup.prefill is not None:
         raise InputError("crossover is over batch sizes of a decode step: leave prefill out.")
 
@@ -244,11 +250,25 @@ def crossover(setup: Setup, limit: int = 4096) -> int | None:
     return high
 
 
+EXACT_TO, COARSE_STEP = 512, 16
+
+
 def step_time_curve(setup: Setup, max_batch: int) -> tuple[list[float], list[float]]:
-    """Modelled step times for padding decisions: (replay_us, eager_us), each indexed by batch, entry 0 unused (0.0)."""
-    require(max_batch >= 1, "max_batch", max_batch, "at least 1")
+    """Modelled step times for padding decisions: (replay_us, eager_us), each indexed by batch, entry 0 unused (0.0).
+
+    Above batch 512 every sixteenth batch is computed, and those between are interpolated linearly: the model is smooth
+    there.
+    """
+    require_whole("max_batch", max_batch, 1, 100_000)
+    known = [*range(1, min(max_batch, EXACT_TO) + 1), *range(EXACT_TO + COARSE_STEP, max_batch, COARSE_STEP)]
+    known += [max_batch] if max_batch > known[-1] else []
 
     def curve(graph: bool) -> list[float]:
-        return [0.0] + [step_us(replace(setup, batch=b, graph=graph)) for b in range(1, max_batch + 1)]
+        times = [0.0]
+        for batch in known:
+            time_us = step_us(replace(setup, batch=batch, graph=graph))
+            gap, last = batch - len(times) + 1, times[-1]
+            times += [last + (time_us - last) * i / gap for i in range(1, gap)] + [time_us]
+        return times
 
     return curve(graph=True), curve(graph=False)

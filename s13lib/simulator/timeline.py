@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Literal
 
@@ -15,12 +15,17 @@ class Span:
     """One piece of work: a launch on the host or a kernel on the device.
 
     ``correlation`` joins a launch to the kernels that it caused: one for an eager launch, a graph's all for a replay.
+    ``kind`` is "" for what is usual: a launch on the host, a kernel on the device. Recordings also know "graph" (its
+    launch) and "call" (no launch) on the host, "memcpy" and "memset" on the device. ``lane`` names the host thread or
+    the device stream where the source does.
     """
 
     name: str
     start_us: float
     duration_us: float
     correlation: int | None = None
+    kind: str = ""
+    lane: str = ""
 
     @property
     def end_us(self) -> float:
@@ -43,7 +48,7 @@ class Timeline:
 
     Args:
         host: launches and other host work.
-        device: kernels, in the order in which one stream ran them.
+        device: kernels (and copies) of one device, whatever their streams.
         source: where the times come from: modelled (constants), measured (a device here), recorded (a file).
         provenance: the constants, the device, or the file and date, in words.
     """
@@ -101,8 +106,8 @@ class Timeline:
         return median(s.duration_us for s in self.host) if self.host else 0.0
 
     def kernel_counts(self) -> Counter[str]:
-        """How often each kernel ran."""
-        return Counter(s.name for s in self.device)
+        """How often each kernel ran; copies do not count."""
+        return Counter(s.name for s in self.device if not s.kind)
 
     def first(self, launches: int) -> Timeline:
         """The first ``launches`` host spans and the kernels that they caused (at most ``launches`` of those)."""
@@ -110,6 +115,20 @@ class Timeline:
         caused = {s.correlation for s in host}
         device = [s for s in self.device if s.correlation in caused]
         return Timeline(host, tuple(device[:launches]), self.source, self.provenance)
+
+    def window(self, start_us: float, end_us: float) -> Timeline:
+        """What happened between two times, spans cut at its ends."""
+
+        def inside(spans: tuple[Span, ...]) -> tuple[Span, ...]:
+            return tuple(_cut(s, start_us, end_us) for s in spans if s.end_us > start_us and s.start_us < end_us)
+
+        return Timeline(inside(self.host), inside(self.device), self.source, self.provenance)
+
+
+def _cut(span: Span, start_us: float, end_us: float) -> Span:
+    start, end = max(span.start_us, start_us), min(span.end_us, end_us)
+    whole = (start, end) == (span.start_us, span.end_us)
+    return span if whole else replace(span, start_us=start, duration_us=end - start)
 
 
 def _busy_stretches(spans: tuple[Span, ...]) -> list[tuple[float, float, str]]:

@@ -1,5 +1,7 @@
 """What layouts cost, by hand."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -87,15 +89,30 @@ def test_pinned_memory():
     assert capture_seconds(preset("seed"), 0.5) == 6.5
 
 
-@pytest.mark.parametrize("value", [-1, float("nan"), float("inf")])
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), 1.1e9, 1e308, True])
 def test_bad_numbers(value):
-    allowed = r"must be a finite number of at least 0\.$"
-    with pytest.raises(InputError, match=rf"^graph_mib is {value}: {allowed}"):
+    allowed = r"must be a number from 0 to 1,000,000,000\.$"
+    with pytest.raises(InputError, match=rf"^graph_mib is {re.escape(str(value))}: {allowed}"):
         MemoryModel(graph_mib=value)
-    with pytest.raises(InputError, match=rf"^row_mib is {value}: {allowed}"):
+    with pytest.raises(InputError, match=rf"^row_mib is {re.escape(str(value))}: {allowed}"):
         MemoryModel(row_mib=value)
-    with pytest.raises(InputError, match=rf"^seconds_per_graph is {value}: {allowed}"):
+    with pytest.raises(InputError, match=rf"^seconds_per_graph is {re.escape(str(value))}: {allowed}"):
         capture_seconds(preset("seed"), value)
+
+
+@pytest.mark.parametrize("value", ["10", None, 10**400])
+def test_what_is_no_such_number_at_all(value):
+    with pytest.raises(InputError, match=r"^graph_mib is .{4,60}: must be a number from 0 to 1,000,000,000\.$"):
+        MemoryModel(graph_mib=value)
+    with pytest.raises(InputError, match=r"^seconds_per_graph is .{4,60}: must be a number from 0 to 1,000,000,000\.$"):
+        capture_seconds(preset("seed"), value)
+
+
+def test_the_largest_numbers_give_finite_costs():
+    layout, memory = BucketLayout(range(1, 8193)), MemoryModel(1e9, 1e9)
+    assert pinned_mib(layout, "private", memory) == (8192 + 8192 * 8193 // 2) * 1e9
+    assert pinned_mib(layout, "shared", memory) == 2 * 8192 * 1e9
+    assert capture_seconds(layout, 1e9) == 8192e9
 
 
 def test_an_unknown_pool():

@@ -16,6 +16,7 @@ from s13lib.buckets import (
     StepTimes,
     Traffic,
     best_layout,
+    check_max_batch,
     pinned_mib,
     preset,
     row_cost,
@@ -228,9 +229,10 @@ TIMES = StepTimes(np.arange(21.0) + 10, np.full(21, 25.0))
         ({"count": 0}, r"^count is 0: must be a whole number, 1 to 8192\.$"),
         ({"count": -2}, r"^count is -2: must be a whole number"),
         ({"count": 2.5}, r"^count is 2\.5: must be a whole number"),
-        ({"budget": -1}, r"^budget is -1: must be a finite number of at least 0\.$"),
-        ({"budget": float("nan")}, r"^budget is nan: must be a finite number"),
-        ({"budget": float("inf")}, r"^budget is inf: must be a finite number"),
+        ({"budget": -1}, r"^budget is -1: must be a number from 0 to 10\^18\.$"),
+        ({"budget": float("nan")}, r"^budget is nan: must be a number"),
+        ({"budget": float("inf")}, r"^budget is inf: must be a number"),
+        ({"budget": 10**400}, r"^budget is 10+…0+: must be a number from 0 to 10\^18\.$"),
         ({"budget": 17.5}, r"^budget is 17\.5: must be at least 18\.0, for the smallest layout possible\.$"),
         ({"budget": 17.5, "pool": "private"}, r"^budget is 17\.5: must be at least 18\.0, for the smallest layout"),
         ({"count": 3, "pool": "both"}, r"^pool: unknown name 'both'"),
@@ -258,6 +260,41 @@ def test_bad_arguments(arguments, message):
     few = Traffic.from_counts({2: 5, 9: 1}, "few")
     with pytest.raises(InputError, match=message):
         best_layout(few, **{"max_batch": 16, **arguments})
+
+
+def test_the_largest_size_is_known_before_any_work():
+    assert check_max_batch(256) == 256
+    assert [check_max_batch(257, multiple) for multiple in (1, 2, 8, 8192)] == [257, 258, 264, 8192]
+    assert check_max_batch(8192, 4) == 8192
+    assert check_max_batch(8190, 5) == 8190
+    assert check_max_batch(2048) == 2048
+    few = Traffic.from_counts({1: 5}, "few")
+    for max_batch, multiple_of in ((1, 1), (9, 4), (8187, 8187), (8192, 4)):
+        top = best_layout(few, max_batch, count=1, multiple_of=multiple_of).top
+        assert check_max_batch(max_batch, multiple_of) == top
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "multiple_of", "message"),
+    [
+        (0, 1, r"^max_batch is 0: must be a whole number, 1 to 8192\.$"),
+        (8193, 1, r"^max_batch is 8193: must be a whole number, 1 to 8192\.$"),
+        (10**400, 1, r"^max_batch is 10+…0+: must be a whole number, 1 to 8192\.$"),
+        (1.5, 1, r"^max_batch is 1\.5: must be a whole number"),
+        ("8", 1, r"^max_batch is '8': must be a whole number"),
+        (8, 0, r"^multiple_of is 0: must be a whole number, 1 to 8192\.$"),
+        (8, 8193, r"^multiple_of is 8193: must be a whole number, 1 to 8192\.$"),
+        (2049, 1, r"^max_batch is 2049: must be at most 2048, or raise multiple_of: 2048 candidates are the limit\.$"),
+        (6145, 3, r"^max_batch is 6145: must be at most 6144, or raise multiple_of"),
+        (8191, 5, r"^max_batch is 8191: must be at most 8190, the last multiple of 5\.$"),
+        (5001, 5000, r"^max_batch is 5001: must be at most 5000, the last multiple of 5000\.$"),
+    ],
+)
+def test_a_largest_size_that_cannot_be_is_refused_before_any_work(max_batch, multiple_of, message):
+    with pytest.raises(InputError, match=message):
+        check_max_batch(max_batch, multiple_of)
+    with pytest.raises(InputError, match=message):
+        best_layout(Traffic.from_counts({2: 5}), max_batch, count=3, multiple_of=multiple_of)
 
 
 def test_multiples_may_cover_what_max_batch_does_not():

@@ -1,11 +1,16 @@
 """Traffic files: request traces, histograms, and one clear sentence for each thing that can be wrong."""
 
+import io
 import os
+import sys
+import tracemalloc
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from s13lib.buckets import best_layout, preset, read_traffic, row_cost
+from s13lib.buckets import best_layout, files, preset, read_step_times, read_traffic, row_cost
 from s13lib.errors import InputError
 
 AZURE = Path(__file__).parents[2].parent / "shared" / "data" / "AzureLLMInferenceTrace_conv.csv"
@@ -78,6 +83,20 @@ def test_the_load_compresses_the_times(write):
     assert read_traffic(path, step_ms=100).largest == 2
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        '"TIMESTAMP","ContextTokens","GeneratedTokens"\n',
+        '"TIMESTAMP", "ContextTokens", "GeneratedTokens"\n',
+        '\n \n\t\n"TIMESTAMP","prompt, if any","GeneratedTokens"\n \n',
+        " TIMESTAMP ,x, generatedtokens\n\n",
+    ],
+)
+def test_heads_of_request_files(write, head):
+    traffic = read_traffic(write(head + '"2024-05-10 00:00:00","a, b",2\n  \n2024-05-10 00:00:00.025,5,"1"\n'))
+    assert traffic.counts.tolist() == [0, 1, 1]
+
+
 def test_times_in_other_forms(write):
     plain = read_traffic(write("TIMESTAMP,GeneratedTokens\n2024-05-10 00:00:00,2\n2024-05-10 00:00:00.025,1\n"))
     zoned = read_traffic(
@@ -94,6 +113,10 @@ def test_times_in_other_forms(write):
         '\n {"histogram": {"1": 10, "8": 3.0, "0": 77}, "unit": "steps"}',
         "batch,count\n1,10\n8,3\n",
         "Count,when,Batch\n4,x,1\n3,y,8\n6,z,1\n0,z,0\n",
+        '"batch","count"\n"1","10"\n8,3\n',
+        '"Batch" , "Count"\n 1 , "10"\n"8" ,3\n',
+        ' \t\n\n"batch","count"\n \t \n1,10\n\n   \n8,3\n \n',
+        "\ufeff\r\n  \r\nbatch,count,note,note\r\n1,10,,\r\n \r\n8,3,a,b\r\n",
     ],
 )
 def test_histograms(write, text):
@@ -134,21 +157,50 @@ REQUESTS = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ("batch,count\n1,2\nNaN,2\n", "line 3: batch is 'NaN': must be a whole number, 0 to 10^12."),
         ("batch,count\n", "the traffic is empty, not one decode step ran."),
         ("batch,count\n3,0\n", "the traffic is empty, not one decode step ran."),
-        ("batch,count\n9999,1\n", "batch size is 9999: must be a whole number, 0 to 8192."),
+        ("batch,count\n9999,1\n", "line 2: batch is 9999: must be a whole number, 0 to 8192."),
         ("{}", "the traffic is empty, not one decode step ran."),
         ('{"1": 0, "2": 0}', "the traffic is empty, not one decode step ran."),
         ('{"1": -5}', "the count of batch size 1 is -5: must be a whole number"),
         ('{"1": NaN}', "the count of batch size 1 is nan: must be a whole number"),
         ('{"1": Infinity}', "the count of batch size 1 is inf: must be a whole number"),
         ('{"1": "7"}', "the count of batch size 1 is '7': must be a whole number"),
-        ('{"1": [7]}', "the count of batch size 1 is [7]: must be a whole number"),
+        ('{"1": [7]}', 'the count of batch size 1 is a list; write {"1": 10, "2": 7}.'),
         ('{"x": 5}', '\'x\' is not a batch size; write {"1": 10, "2": 7}.'),
         ('{"-1": 5}', '\'-1\' is not a batch size; write {"1": 10, "2": 7}.'),
-        ('{"1": 5, "1": 6}', "a key is repeated in its JSON."),
+        ('{"1": 5, "1": 6}', "the key '1' is repeated in its JSON."),
         ('{"1": 5, "01": 6}', "batch size 1 is given twice."),
         ('{"histogram": [1, 2]}', '"histogram" must be an object such as {"1": 10, "2": 7}.'),
         ('{"1": 5', "not valid JSON"),
-        ('{"1": ' + "9" * 5000 + "}", "not valid JSON"),
+        ('{"1": ' + "9" * 5000 + "}", "9999': must be a whole number of at least 0, below 2^40."),
+        ('{"1": ' + "-" + "9" * 400 + "}", "9999': must be a whole number of at least 0, below 2^40."),
+        ('{"1": 1e300}', "00540160: must be a whole number of at least 0, below 2^40."),
+        ('{"' + "1" * 5000 + '": 1}', '1111\' is not a batch size; write {"1": 10, "2": 7}.'),
+        ('{"' + "x" * 5000 + '": 1}', 'xxxx\' is not a batch size; write {"1": 10, "2": 7}.'),
+        ('{"1\\n": 1}', "'1\\n' is not a batch size"),
+        ('{"histogram": {"1": 5, "2": 6, "1": 5}}', "the key '1' is repeated in its JSON."),
+        ('{"1": ' + "[" * 900 + "]" * 900 + "}", "the count of batch size 1 is a list"),
+        ('{"1": ' + '{"a": ' * 99 + "7" + "}" * 100, "the count of batch size 1 is an object"),
+        ('{"1": 10}' + (" " * 999 + "\n") * 17_000, "not valid JSON here (longer than 16,777,216 characters)."),
+        ("batch,count,count\n1,2,3\n", "column count is there 2 times."),
+        ('"Batch","count",batch\n1,2,3\n', "column batch is there 2 times."),
+        ("TIMESTAMP,GeneratedTokens,timestamp\n1,2,3\n", "column TIMESTAMP is there 2 times."),
+        ("batch,count\n1," + "9" * 5000 + "\n", "9999': must be a whole number, 0 to 10^12."),
+        ("batch,count\n" + "9" * 5000 + ",1\n", "9999': must be a whole number, 0 to 10^12."),
+        ("batch,count\n1,1000000000001\n", "line 2: count is '1000000000001': must be a whole number, 0 to 10^12."),
+        ("batch,count\n1,１２\n", "line 2: count is '１２': must be a whole number, 0 to 10^12."),
+        (REQUESTS + "9" * 5000 + ",2,3\n", "9999': must be a date and time"),
+        (REQUESTS + "2023-11-16 18:15:46+00:00.5,2,3\n", "line 2: TIMESTAMP is '2023-11-16 18:15:46+00:00.5': must be"),
+        (REQUESTS + "2023-11-16 18:15:46.１,2,3\n", "line 2: TIMESTAMP is '2023-11-16 18:15:46.１': must be a date"),
+        (
+            REQUESTS + "1,2,1000000000000\n30000000000,2,1000000000000\n",
+            "number of steps is 2000000000000: must be below",
+        ),
+        ("batch,a\x1b[2Jb\n1,2\n", r"no column count; its columns are batch, a\x1b[2Jb."),
+        ("batch," + "a" * 9000 + "\n1,2\n", "no column count; its columns are batch, aaa"),
+        ("batch,count\n1,2," + "x" * (1 << 20) + "\n", "line 2 is longer than 1,048,576 bytes."),
+        ("x" * (1 << 21), "line 1 is longer than 1,048,576 bytes."),
+        ('{"1": 5' + " " * (1 << 20) + "}", "line 1 is longer than 1,048,576 bytes."),
+        ("batch,count\n1,2\n".encode("utf-16"), "is text in UTF-16: save it as UTF-8."),
         ('{"1": ' + "[" * 100_000, "not valid JSON"),
         (
             "a,b\n1,2\n",
@@ -156,6 +208,7 @@ REQUESTS = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
         ),
         ("[1, 2]", "it starts with '[1, 2]'."),
         (b"batch,count\n1,\xff\n", "line 2 is not text in UTF-8."),
+        (b'{"1": 5, "\xff": 2}', "line 1 is not text in UTF-8."),
         (b"batch,count\n1,\0\n", "line 2 is not text (it holds a zero byte)."),
         ("batch,count\n" + "1" * 200_000 + ",2\n", "line 2 is not CSV (field larger than field limit"),
     ],
@@ -167,6 +220,7 @@ def test_bad_files_are_told_in_one_sentence(write, text, message):
     assert message in str(error.value)
     assert path.name in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
 
 
 def test_no_such_file(tmp_path):
@@ -178,11 +232,96 @@ def test_no_such_file(tmp_path):
         read_traffic(tmp_path / ("x" * 5000))
 
 
+READERS = [read_traffic, read_step_times]
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
-def test_a_pipe_cannot_be_read_twice(tmp_path):
+@pytest.mark.parametrize("read", READERS)
+def test_only_a_regular_file_can_be_read_twice(read, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match=r" is a pipe, which cannot be read twice: save it to a file\.$"):
-        read_traffic(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", "/dev/null", "/dev/tty"):
+        message = r" is a pipe or a device, which cannot be read twice: save it to a file\.$"
+        with pytest.raises(InputError, match=message):
+            read(path)
+
+
+@pytest.mark.parametrize("read", READERS)
+@pytest.mark.parametrize("name", ["two\nlines", "two\r\nlines", "a\x1b[31mb", "a\u2028b", "a\x85b", "a\udcffb", "a\0b"])
+def test_a_file_name_never_breaks_a_message(read, name, tmp_path):
+    (shown,) = {c for c in name if not c.isprintable()} - {"\n"} or {"\n"}
+    for create in (False, True):
+        if create and "\0" not in name:
+            (tmp_path / name).write_text("TIMESTAMP,ContextTokens\n1,2\n")
+        with pytest.raises(InputError) as error:
+            read(tmp_path / name)
+        message = str(error.value)
+        assert repr(shown)[1:-1] in message
+        assert message.isprintable()
+
+
+def test_a_file_name_never_breaks_a_table(tmp_path):
+    for text in ('{"1": 5}', "batch,count\n1,5\n", "TIMESTAMP,GeneratedTokens\n1,5\n"):
+        (tmp_path / "two\nlines").write_text(text)
+        traffic = read_traffic(tmp_path / "two\nlines")
+        assert traffic.name == r"two\nlines"
+        assert traffic.origin.startswith(r"recorded: two\nlines")
+
+
+def test_the_longest_line_is_read(write):
+    line = b"1,5," + b"x" * (files.LONGEST_LINE - 5) + b"\n"
+    assert len(line) == files.LONGEST_LINE
+    text = b"batch,count,note\n" + line
+    with pytest.raises(InputError, match="field larger than field limit"):
+        read_traffic(write(text))
+    assert len(list(files.lines_of(write(text)))[1]) == files.LONGEST_LINE - 1
+
+
+def test_the_largest_count_is_read(write):
+    text = "batch,count\n1,1000000000000\n2,000000000000000000000000000005\n"
+    assert read_traffic(write(text)).counts.tolist() == [0, 10**12, 5]
+
+
+@pytest.mark.parametrize(
+    ("head", "row"),
+    [
+        ("batch,count", "7,3"),
+        (
+            "| Unpadded Tokens | Runtime Mode | Count |",
+            "INFO: GET /v1/completions 200 OK\n" * 99 + "| 7 | FULL | 300 |",
+        ),
+    ],
+    ids=["histogram", "log"],
+)
+def test_a_large_file_streams(write, head, row):
+    lines = 100_000
+    path = write("\n".join([head, *[row] * (lines // (row.count("\n") + 1))]))
+    tracemalloc.start()
+    try:
+        traffic = read_traffic(path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert traffic.counts[7] == 3 * lines
+    assert peak < 300_000  # the lines of the file would take more than 5 MB
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("stream", "shows"), [(Terminal, True), (io.StringIO, False)])
+def test_a_large_file_shows_its_progress_on_a_terminal(write, monkeypatch, stream, shows):
+    seconds = count(step=0.01)  # each look at the clock
+    monkeypatch.setattr("s13lib.progress.time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr("sys.stderr", stream())
+    read_traffic(write("batch,count\n" + "1,1\n" * 1000, "large\nfile.csv"))
+    written = sys.stderr.getvalue()
+    assert bool(written) == shows
+    if shows:
+        assert r"reading large\nfile.csv [############............]  50%" in written
+        assert written.split("\r")[-1] == ""  # the line is left clean
+        assert "\n" not in written
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 1e-9, True])

@@ -100,6 +100,14 @@ def test_parts_must_be_counts():
             Traffic(parts, "t", "made up")
 
 
+def test_counts_that_overflow_are_told():
+    for parts in (np.array([[0, 2**62, 2**62]]), np.array([[0, 2**62]] * 4)):
+        with pytest.raises(InputError, match=r"^t: number of steps is \d+: must be below 1,099,511,627,776"):
+            Traffic(parts, "t", "made up")
+    with pytest.raises(InputError, match=r"^t: number of steps is \d+: must be below 1,099,511,627,776"):
+        Traffic.from_runs([(1, 2**62)] * 4, "t", "made up")
+
+
 def test_a_percentile_is_a_percentage():
     with pytest.raises(InputError, match=r"^percent is 101: must be between 0 and 100"):
         Traffic.from_counts({1: 1}).percentile(101)

@@ -28,7 +28,7 @@ SECOND = [(3, 4, 1, "FULL", 3), (0, 1, 1, "FULL", 50), (8, 8, 0, "FULL", 10)]
 def read(tmp_path):
     def read(text: str, **options: object):
         path = tmp_path / "server.log"
-        path.write_text(text)
+        path.write_bytes(text.encode(errors="surrogateescape"))
         return read_traffic(path, **options)
 
     return read
@@ -63,6 +63,49 @@ def test_a_table_whose_head_was_cut_off_is_left_out(read):
 
 
 @pytest.mark.parametrize(
+    "before",
+    [
+        '{"level": "info", "message": "starting"}',
+        '{"level": "info"',
+        "{'model': 'x', 'port': 8000}",
+        "{" * 3000,
+        '{"a": 1, "a": 1}\n{"b": 1}',
+        "{\udcff}",
+    ],
+)
+def test_a_log_may_start_with_a_brace(read, before):
+    assert read(before + "\n" + log(FIRST, SECOND)).steps == 150
+    with pytest.raises(InputError, match=r"server\.log: (not valid JSON|line 1 is not text|the key 'a' is repeated)"):
+        read(before + "\n no table\n")
+
+
+def test_bytes_that_are_not_text_do_not_reject_a_log(read):
+    lines = log(FIRST, SECOND).split("\n")
+    at = next(i for i, line in enumerate(lines) if " 117 " in line)
+    for rubbish in ("\udcff", "caf\udce9 | x", "\0\0"):
+        for place in (0, at, len(lines)):
+            assert read("\n".join([*lines[:place], rubbish, *lines[place:]])).steps == 150
+    with pytest.raises(InputError, match=r"line 7: Count is '�17': must be a whole number"):
+        read(log(FIRST).replace(" 117 ", " \udcff17 "))
+
+
+def test_many_intervals_are_kept_as_256_stretches(read):
+    traffic = read(log(*[[(1, 1, 0, "FULL", 1)]] * 300, *[[(2, 2, 0, "FULL", 1)]] * 300, prefix=""))
+    assert traffic.counts.tolist() == [0, 300, 300]
+    assert len(traffic.parts) == 256
+    early, late = traffic.split()
+    assert (early.counts.tolist(), late.counts.tolist()) == ([0, 300], [0, 0, 300])
+
+
+@pytest.mark.parametrize(
+    "head", ["| Unpadded Tokens | Runtime Mode | Count", "| Count | Unpadded Tokens | Runtime Mode |"]
+)
+def test_a_header_without_its_columns_is_no_table(read, head):
+    with pytest.raises(InputError, match=r"not a request CSV"):
+        read(f"{head}\n| 3 | FULL | 7 |\n")
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         (
@@ -75,9 +118,17 @@ def test_a_table_whose_head_was_cut_off_is_left_out(read):
         (log([(3, 4, 1, "FULL", -2)]), r"line 7: Count is '-2': must be a whole number"),
         (log([("nan", 4, 1, "FULL", 2)]), r"line 7: Unpadded Tokens is 'nan': must be a whole number"),
         (log([(9999, 9999, 0, "FULL", 2)]), r"line 7: Unpadded Tokens is 9999: must be a whole number, 0 to 8192\.$"),
+        (log([(3, 4, 1, "FULL", "9" * 5000)]), r"line 7: Count is '9+…9+': must be a whole number, 0 to 10\^12\.$"),
+        (log([(3, 4, 1, "FULL", 10**12), (4, 4, 0, "FULL", 10**11)]), r"number of steps is 1100000000000: must be"),
+        (
+            log([(3, 4, 1, f"MODE{i}", 1) for i in range(999)]),
+            r"no row of runtime mode FULL; those present are MODE0, ",
+        ),
         (log([(3, 4, 1, "FULL", 0)]), r"the traffic is empty, not one decode step ran\.$"),
     ],
 )
 def test_bad_logs_are_told_in_one_sentence(read, text, message):
-    with pytest.raises(InputError, match=rf"server\.log.*{message}"):
+    with pytest.raises(InputError, match=rf"server\.log.*{message}") as error:
         read(text)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600

@@ -142,7 +142,10 @@ def test_every_json_key_is_documented(s13):
         ("--count and --budget-mib: give one of the two", ("--count", "3", "--budget-mib", "300")),
         ("--pool: unknown name 'sharde'; did you mean shared?", ("--pool", "sharde")),
         ("--export: unknown name 'vlm'; did you mean vllm?", ("--export", "vlm")),
-        ("--max-batch is 'many': must be a whole number or \"observed\"", ("--max-batch", "many")),
+        (
+            "--max-batch: 'many' is not a whole number (of at most 18 digits), nor \"observed\".",
+            ("--max-batch", "many"),
+        ),
         ("max_batch is 0", ("--max-batch", "0")),
         ("the largest size is 8 and chat reaches batch", ("--max-batch", "8")),
         ("objective is 'speed': must be 'rows' or 'time'", ("--objective", "speed")),

@@ -128,10 +128,10 @@ def test_empty_sequence_takes_no_time():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"launch_us": -1.0}, "launch_us is -1.0: must be a finite number of at least 0."),
-        ({"launch_us": float("nan")}, "launch_us is nan: must be a finite number of at least 0."),
-        ({"graph_base_us": float("inf")}, "graph_base_us is inf: must be a finite number of at least 0."),
-        ({"queue_depth": 0}, "queue_depth is 0: must be a whole number of at least 1."),
+        ({"launch_us": -1.0}, "launch_us is -1.0: must be from 0 to 1,000,000."),
+        ({"launch_us": float("nan")}, "launch_us is nan: must be from 0 to 1,000,000."),
+        ({"graph_base_us": float("inf")}, "graph_base_us is inf: must be from 0 to 1,000,000."),
+        ({"queue_depth": 0}, "queue_depth is 0: must be a whole number from 1 to 1,000,000."),
     ],
 )
 def test_costs_refuse_what_no_machine_has(arguments, message):

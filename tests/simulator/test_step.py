@@ -111,6 +111,10 @@ def test_step_time_curve_is_the_step_time_of_each_batch():
     assert replay[0] == eager[0] == 0.0
     assert replay[3] == step_us(replace(PHYSICAL, batch=3, graph=True))
     assert eager[5] == step_us(replace(PHYSICAL, batch=5))
+    long, _ = step_time_curve(SEED, 600)
+    assert len(long) == 601
+    for batch in (512, 528, 530, 600):  # the seed's law is linear, so interpolation is exact
+        assert long[batch] == pytest.approx(step_us(replace(SEED, batch=batch, graph=True)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -136,12 +140,19 @@ def test_every_gpu_and_model_of_the_tables_gives_a_finite_step():
         (lambda: Setup(batch=-1), "batch is -1"),
         (lambda: Setup(stage=10), "stage is 10"),
         (lambda: replace(SEED, prefill=5), "prefill is 5: must be left out with the seed's law"),
-        (lambda: GPU("x", 0, 1), "gpu bandwidth_tb_s is 0: must be above 0."),
-        (lambda: GPU("x", 1, 1, efficiency=1.5), "gpu efficiency is 1.5: must be above 0 and at most 1."),
+        (lambda: GPU("x", 0, 1), "gpu bandwidth_tb_s is 0: must be from 0.000001 to 1,000,000."),
+        (lambda: GPU("x", 1, 1, efficiency=1.5), "gpu efficiency is 1.5: must be from 0.001 to 1."),
         (lambda: GPU("x", 1, 1, floor_us=float("nan")), "gpu floor_us is nan"),
         (lambda: GPU("x", float("nan"), 1), "gpu bandwidth_tb_s is nan"),
         (lambda: crossover(SEED, 0), "limit is 0"),
         (lambda: step_time_curve(SEED, 0), "max_batch is 0"),
+        (lambda: Setup(batch=10**400), "…00000000: must be a whole number from 1 to 1,000,000."),
+        (lambda: Setup(batch=10**6000), "batch is a number of about 6,000 digits: must be"),
+        (
+            lambda: replace(SEED, parts=("embedding",)),
+            "parts is ('embedding',): must be ('layers',) with the seed's law",
+        ),
+        (lambda: GPU("x", float("inf"), 1), "gpu bandwidth_tb_s is inf"),
         (lambda: crossover(replace(Setup(), prefill=5)), "leave prefill out"),
     ],
 )

@@ -1,0 +1,60 @@
+"""Every kernel of the decoder, in plain torch (``reference``, the truth) and compiled for SoftGPU (``softgpu``).
+
+Both have the same names and the same arguments in the same order, and write into out-parameters, which follow the
+tensors that they are made from. Importing this package is cheap: it imports neither. ``bounds`` says how far a float32
+kernel may be from the float64 reference.
+"""
+
+UNFUSED = (
+    "copy",
+    "scale",
+    "embedding",
+    "rms_norm",
+    "linear",
+    "rope",
+    "append_kv",
+    "paged_attention",
+    "add",
+    "silu_mul",
+)
+"""One operation each: fusion stage 15 is made of these."""
+
+FUSED = (
+    "rope_append",
+    "linear_add",
+    "linear_silu_mul",
+    "linear_qkv",
+    "add_rms_norm",
+    "rope_append_attention",
+    "gate_up_silu_mul",
+    "rms_norm_qkv",
+    "rms_norm_gate_up_silu_mul",
+    "rms_norm_qkv_rope_append",
+    "attention_linear_add",
+)
+"""Several operations in one launch; the name says which, in order."""
+
+NAMES = UNFUSED + FUSED
+
+KERNEL_FOR = {
+    ("embedding",): "embedding",
+    **dict.fromkeys([("norm",), ("norm_2",), ("final_norm",)], "rms_norm"),
+    **dict.fromkeys([("q",), ("k",), ("v",), ("o",), ("gate",), ("up",), ("down",), ("lm_head",)], "linear"),
+    ("rope",): "rope",
+    ("append",): "append_kv",
+    ("attention",): "paged_attention",
+    **dict.fromkeys([("add",), ("add_2",)], "add"),
+    ("silu_mul",): "silu_mul",
+    ("rope", "append"): "rope_append",
+    **dict.fromkeys([("o", "add"), ("down", "add_2")], "linear_add"),
+    ("up", "silu_mul"): "linear_silu_mul",
+    ("q", "k", "v"): "linear_qkv",
+    **dict.fromkeys([("add", "norm_2"), ("add_2", "norm"), ("add_2", "final_norm")], "add_rms_norm"),
+    ("rope", "append", "attention"): "rope_append_attention",
+    ("gate", "up", "silu_mul"): "gate_up_silu_mul",
+    ("norm", "q", "k", "v"): "rms_norm_qkv",
+    ("norm_2", "gate", "up", "silu_mul"): "rms_norm_gate_up_silu_mul",
+    ("norm", "q", "k", "v", "rope", "append"): "rms_norm_qkv_rope_append",
+    ("attention", "o", "add"): "attention_linear_add",
+}
+"""Which kernel runs a run of the simulator's operations (``s13lib.simulator.stages``)."""

@@ -1,0 +1,94 @@
+"""Weights on a device, packed as the kernels read them, from a state dict under Hugging Face's names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from s13lib.device import SoftGPU
+from s13lib.errors import InputError
+from s13lib.kernels.textbook import DecoderConfig
+from s13lib.progress import Progress
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """One layer, float32. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
+
+    Shapes: norm, norm_2 (hidden,); qkv (q_width + 2·kv_width, hidden); o (hidden, q_width); gate_up (2·ffn, hidden);
+    down (hidden, ffn).
+    """
+
+    norm: Tensor
+    qkv: Tensor
+    o: Tensor
+    norm_2: Tensor
+    gate_up: Tensor
+    down: Tensor
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    gate: Tensor
+    up: Tensor
+
+
+@dataclass(frozen=True)
+class DecoderWeights:
+    """All weights, float32: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,)."""
+
+    embedding: Tensor
+    layers: tuple[LayerWeights, ...]
+    final_norm: Tensor
+    lm_head: Tensor
+
+    @classmethod
+    def from_state_dict(
+        cls, config: DecoderConfig, state: Mapping[str, Tensor], device: SoftGPU, progress: bool = True
+    ) -> DecoderWeights:
+        """Copy weights to ``device``. A missing tensor or one of another shape is an ``InputError``."""
+        q_width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
+
+        def put(name: str, parts: list[str], width: int, heights: list[int]) -> Tensor:
+            tensors = []
+            for part, height in zip(parts, heights, strict=True):
+                expected = (height, width) if width else (height,)
+                if part not in state:
+                    raise InputError(f"weights: {part} is missing.")
+                if tuple(state[part].shape) != expected:
+                    raise InputError(f"weights: {part} has shape {tuple(state[part].shape)}: must be {expected}.")
+                tensors.append(state[part].to(torch.float32))
+            return device.tensor(torch.cat(tensors), name=name)
+
+        layers = []
+        with Progress("loading weights", config.layers, show=progress) as bar:
+            embedding = put("embedding", ["model.embed_tokens.weight"], config.hidden, [config.vocab])
+            for number in range(config.layers):
+                at, short = f"model.layers.{number}.", f"layer.{number}."
+                projections = [f"{at}self_attn.{which}_proj.weight" for which in "qkv"]
+                qkv = put(f"{short}qkv", projections, config.hidden, [q_width, kv_width, kv_width])
+                ffn = [f"{at}mlp.{which}_proj.weight" for which in ("gate", "up")]
+                gate_up = put(f"{short}gate_up", ffn, config.hidden, [config.ffn] * 2)
+                q, k, v = qkv.split([q_width, kv_width, kv_width])
+                gate, up = gate_up.split(config.ffn)
+                layers.append(
+                    LayerWeights(
+                        norm=put(f"{short}norm", [f"{at}input_layernorm.weight"], 0, [config.hidden]),
+                        qkv=qkv,
+                        o=put(f"{short}o", [f"{at}self_attn.o_proj.weight"], q_width, [config.hidden]),
+                        norm_2=put(f"{short}norm_2", [f"{at}post_attention_layernorm.weight"], 0, [config.hidden]),
+                        gate_up=gate_up,
+                        down=put(f"{short}down", [f"{at}mlp.down_proj.weight"], config.ffn, [config.hidden]),
+                        q=q,
+                        k=k,
+                        v=v,
+                        gate=gate,
+                        up=up,
+                    )
+                )
+                bar.update()
+            final_norm = put("final_norm", ["model.norm.weight"], 0, [config.hidden])
+            head = embedding if config.tied else put("lm_head", ["lm_head.weight"], config.hidden, [config.vocab])
+        return cls(embedding, tuple(layers), final_norm, head)

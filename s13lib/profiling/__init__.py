@@ -1,0 +1,24 @@
+"""Timelines from trace files: read, judge, compare, and pick what to draw."""
+
+from s13lib.profiling.analysis import GraphLaunch, TraceReport
+from s13lib.profiling.compare import TraceChange
+from s13lib.profiling.gaps import REASONS, IdleGap, idle_gaps
+from s13lib.profiling.host_ops import HostOps
+from s13lib.profiling.reader import read_trace
+from s13lib.profiling.scene import telling_panel
+from s13lib.profiling.trace import Trace
+from s13lib.profiling.verdict import Verdict
+
+__all__ = [
+    "REASONS",
+    "GraphLaunch",
+    "HostOps",
+    "IdleGap",
+    "Trace",
+    "TraceChange",
+    "TraceReport",
+    "Verdict",
+    "idle_gaps",
+    "read_trace",
+    "telling_panel",
+]

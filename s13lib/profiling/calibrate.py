@@ -1,0 +1,270 @@
+"""The measurements behind a ``Calibration``, and the grid that holds model and machine against each other."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from statistics import median, quantiles
+
+import numpy as np
+
+from s13lib.device import SoftGPU
+from s13lib.device.kernel import REGISTRY
+from s13lib.graphs import GraphRunner
+from s13lib.kernels import KERNEL_FOR
+from s13lib.model import DecoderConfig
+from s13lib.model.checkpoints import Checkpoint
+from s13lib.profiling.calibration import FLOAT32, LINEAR, Calibration, Prediction, fit_launches
+from s13lib.profiling.measure import MeasuredStep, measure_steps
+from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
+from s13lib.progress import Progress
+from s13lib.simulator import Kernel, ModelShape, Workload, launch_times, step_kernels
+
+BATCHES = (1, 4, 16)  # measured for the calibration; predictions are checked at others too
+REPLAY_NODES = (32, 128, 352, 480)
+
+
+def shape_of(config: DecoderConfig, name: str) -> ModelShape:
+    """The simulator's shape of a checkpoint."""
+    c = config
+    return ModelShape(name, c.layers, c.hidden, c.ffn, c.heads, c.kv_heads, c.head_dim, c.vocab, "its own config")
+
+
+def parameter_counts() -> dict[str, int]:
+    """How many parameters each kernel has."""
+    return {name: len(kernel.parameters) for name, kernel in REGISTRY.items()}
+
+
+def calibrate(checkpoint: Checkpoint, device: SoftGPU, name: str, context: int = 64, repeats: int = 30) -> Calibration:
+    """Measure everything that a ``Calibration`` holds, with the un-fused kernels of ``checkpoint``."""
+    shape, banner = shape_of(checkpoint.config, checkpoint.name), device.banner()
+    measured: dict[int, MeasuredStep] = {}
+    with Progress("calibrating", len(BATCHES) + 1) as bar:
+        for batch in BATCHES:
+            model = checkpoint.model(15, device, max_rows=64, blocks=blocks_needed(batch, context))
+            step = eager_step(model, running_batch(model, batch, context))
+            measured[batch] = measure_steps(device, {"step": step}, repeats, recorded=repeats)["step"]
+            bar.update()
+        replay = _replay_costs(device, repeats)
+        bar.update()
+    base, argument, spread = _launch_costs(measured[1], shape, context)
+    return Calibration(
+        name=name,
+        model=checkpoint.name,
+        device=banner,
+        date=datetime.date.today().isoformat(),
+        contended="not contended" not in banner,
+        launch_base_us=base,
+        launch_argument_us=argument,
+        launch_spread=spread,
+        latency_us=_latency(measured[1]),
+        **replay,
+        **_kernel_rates(measured, shape, context),
+    )
+
+
+def _launch_costs(step: MeasuredStep, shape: ModelShape, context: int) -> tuple[float, float, float]:
+    """(base, per argument, spread) from the times between the starts of successive launches."""
+    kernels = step_kernels(shape, 15, Workload.decode(1, context), FLOAT32)
+    counts = parameter_counts()
+    starts = [span.start_us for span in step.timeline.host] + [step.timeline.host[-1].end_us]
+    costs = np.diff(starts)
+    costs *= step.host_us / costs.sum()  # what recording itself costs is taken out in proportion
+    by_count: dict[int, list[float]] = {}
+    for kernel, cost in zip(kernels, costs, strict=True):
+        by_count.setdefault(counts[KERNEL_FOR[kernel.operations]], []).append(float(cost))
+    medians = {count: median(found) for count, found in by_count.items()}
+    pairs = [(count, medians[count]) for count, found in by_count.items() for _ in found]
+    base, argument = fit_launches(*zip(*pairs, strict=True))
+    # Medians leave out the launches that something interrupted: scale to the host time that was measured.
+    total = sum(base + argument * counts[KERNEL_FOR[k.operations]] for k in kernels)
+    scale = step.host_us / total
+    low, middle, high = quantiles((c / medians[n] for n, found in by_count.items() for c in found), n=4)
+    return base * scale, argument * scale, (high - low) / middle
+
+
+def _latency(step: MeasuredStep) -> float:
+    """From the end of a launch to the start of its kernel, where the device was idle by then: the lower quartile."""
+    waits, free_at = [], 0.0
+    launches = {span.correlation: span for span in step.timeline.host}
+    for kernel in step.timeline.device:
+        launch = launches[kernel.correlation]
+        if free_at < launch.start_us:
+            waits.append(kernel.start_us - launch.end_us)
+        free_at = kernel.end_us
+    return max(0.0, quantiles(waits, n=4)[0]) if len(waits) > 1 else 0.0
+
+
+def _replay_costs(device: SoftGPU, repeats: int) -> dict[str, float]:
+    """Host time and total time of replaying n trivial kernels, each a line in n."""
+    x, y = device.zeros(8), device.empty(8)
+    steps = {}
+    for nodes in REPLAY_NODES:
+        with device.graph() as graph:
+            for _ in range(nodes):
+                device.kernels.copy(x, y)
+        steps[nodes] = graph.replay
+    measured = measure_steps(device, steps, 10 * repeats, recorded=5)
+    node_us, base_us = np.polyfit(REPLAY_NODES, [measured[n].host_us for n in REPLAY_NODES], 1)
+    each_us, fixed_us = np.polyfit(REPLAY_NODES, [measured[n].step_us for n in REPLAY_NODES], 1)
+    kernel_us = median(span.duration_us for span in measured[REPLAY_NODES[-1]].timeline.device)
+    node_us = max(0.0, float(node_us))
+    return {
+        "graph_base_us": max(0.0, float(base_us)),
+        "graph_node_us": node_us,
+        "graph_gap_us": max(0.0, float(each_us) - node_us - kernel_us),
+        "wait_us": max(0.0, float(fixed_us) - float(base_us)),
+    }
+
+
+def _kernel_rates(measured: dict[int, MeasuredStep], shape: ModelShape, context: int) -> dict[str, float]:
+    """Floor and rates from the un-fused kernels: amounts of work ÷ the time above the floor."""
+    timed: dict[int, list[tuple[Kernel, float]]] = {}
+    for batch, step in measured.items():
+        kernels = step_kernels(shape, 15, Workload.decode(batch, context), FLOAT32)
+        timed[batch] = list(zip(kernels, (s.duration_us for s in step.timeline.device), strict=True))
+    floor = min(duration for _, duration in timed[min(measured)])
+
+    def rate(batches: Iterable[int], wanted: Callable[[str], bool], amount: Callable[[Kernel], float]) -> float:
+        chosen = [(k, d) for batch in batches for k, d in timed[batch] if wanted(k.operations[0])]
+        # Each batch size has the same say, or the largest would decide alone.
+        rates = []
+        for batch in batches:
+            mine = [(k, d) for k, d in timed[batch] if wanted(k.operations[0])]
+            rates.append(sum(amount(k) for k, _ in mine) / max(sum(d - floor for _, d in mine), 1e-6))
+        assert chosen
+        return float(np.exp(np.mean(np.log(rates))))
+
+    def is_linear(operation: str) -> bool:
+        return operation in LINEAR
+
+    def is_attention(operation: str) -> bool:
+        return operation == "attention"
+
+    def is_other(operation: str) -> bool:
+        return not is_linear(operation) and not is_attention(operation)
+
+    return {
+        "floor_us": floor,
+        "bandwidth": rate([min(measured)], is_linear, lambda k: k.weight_bytes),
+        "linear_rate": rate([max(measured)], is_linear, lambda k: k.flops),
+        "attention_rate": rate(list(measured), is_attention, lambda k: k.flops),
+        "elementwise_rate": rate(list(measured), is_other, lambda k: k.activation_bytes),
+    }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the grid: predicted against measured."""
+
+    batch: int
+    stage: int
+    graph: bool
+    measured: MeasuredStep
+    predicted: Prediction
+
+    @property
+    def error(self) -> float:
+        """Predicted ÷ measured − 1."""
+        return self.predicted.step_us / self.measured.step_us - 1
+
+    @property
+    def near_crossover(self) -> bool:
+        """Whether the measured totals of host and device are within 15 % of each other."""
+        host, device = self.measured.host_us, self.measured.device_busy_us
+        return abs(host - device) <= 0.15 * max(host, device)
+
+    @property
+    def right_bottleneck(self) -> bool:
+        """Whether model and measurement name the same bottleneck."""
+        ours = self.predicted.host_us > self.predicted.device_us
+        return ours == (self.measured.host_us > self.measured.device_busy_us)
+
+
+def prediction_grid(
+    calibration: Calibration,
+    checkpoint: Checkpoint,
+    device: SoftGPU,
+    batches: Iterable[int] = (1, 2, 4, 8, 16),
+    stages: Iterable[int] = (15, 11, 7, 4),
+    context: int = 64,
+    repeats: int = 20,
+) -> list[Cell]:
+    """Measure a grid of steps, all of one batch size interleaved, and predict each."""
+    shape, counts = shape_of(checkpoint.config, checkpoint.name), parameter_counts()
+    batches, stages = list(batches), list(stages)
+    cells = []
+    with Progress("measuring", len(batches)) as bar:
+        for batch in batches:
+            steps = {}
+            for stage in stages:
+                model = checkpoint.model(stage, device, max_rows=64, blocks=blocks_needed(batch, context))
+                inputs = running_batch(model, batch, context)
+                steps[stage, False] = eager_step(model, inputs)
+                runner = GraphRunner(model, batch)
+                runner.run(inputs)
+                steps[stage, True] = runner.graph.replay
+            for (stage, graph), step in measure_steps(device, steps, repeats, recorded=5).items():
+                predicted = calibration.step(shape, stage, Workload.decode(batch, context), graph, counts)
+                cells.append(Cell(batch, stage, graph, step, predicted))
+            bar.update()
+    return cells
+
+
+@dataclass(frozen=True)
+class OrderCheck:
+    """A launch-bound stretch before a device-bound one: where max(host, device) goes wrong. Microseconds."""
+
+    measured_us: float
+    recurrence_us: float
+    naive_us: float
+
+    @property
+    def recurrence_error(self) -> float:
+        """Size of the recurrence's relative error."""
+        return abs(self.recurrence_us / self.measured_us - 1)
+
+    @property
+    def naive_error(self) -> float:
+        """Size of the relative error of max(host, device)."""
+        return abs(self.naive_us / self.measured_us - 1)
+
+
+def check_order(device: SoftGPU, launches: int = 150, repeats: int = 60) -> OrderCheck:
+    """Measure short kernels followed by long ones, with host and device totals about equal, and predict both ways.
+
+    Launch and kernel times are medians of the same recorded runs, so only the way of adding them up is judged.
+    """
+    k = device.kernels
+    x, y = device.zeros(16), device.empty(16)
+    rows, weight = device.zeros((1, 512)), device.zeros((32, 512))
+    out = device.empty((1, 32))
+
+    def long_kernel(width: int) -> None:
+        k.linear(rows, weight[:width], out[:, :width])
+
+    # Twice a launch's time makes the second stretch device-bound and both totals about equal: look for that width.
+    width = 8
+    for candidate in (8, 12, 16, 20, 24, 28, 32):
+        trial = measure_steps(device, {"t": lambda c=candidate: [long_kernel(c) for _ in range(launches)]}, 10, 3)["t"]
+        width = candidate
+        if trial.device_busy_us >= 1.6 * trial.host_us:
+            break
+
+    def step() -> None:
+        for _ in range(launches):
+            k.copy(x, y)
+        for _ in range(launches):
+            long_kernel(width)
+
+    measured = measure_steps(device, {"step": step}, repeats, recorded=repeats)["step"]
+    timeline = measured.timeline
+    starts = [span.start_us for span in timeline.host] + [timeline.host[-1].end_us]
+    costs = np.diff(starts)
+    launch_us, kernel_us = [], []
+    for stretch in (slice(0, launches), slice(launches, 2 * launches)):
+        launch_us += [float(np.median(costs[stretch]))] * launches
+        kernel_us += [median(s.duration_us for s in timeline.device[stretch])] * launches
+    times = launch_times(launch_us, kernel_us)
+    return OrderCheck(timeline.step_us, times.device_end_us[-1], max(sum(launch_us), sum(kernel_us)))

@@ -1,0 +1,84 @@
+"""Idle stretches of a device, each with the reason for it: late launch, pause of the host, kernel boundary, …"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from s13lib.profiling.host_ops import HostOps
+from s13lib.simulator import Span, Timeline
+
+# Time stamps have whole nanoseconds, and as floating-point microseconds since a far base they are off by up to 1 ns:
+# back-to-back kernels then look 0.001 µs apart.
+CLOCK_STEP_US = 0.01
+# A kernel boundary takes 1 to 3 µs on today's GPUs and has a median of 2 µs on a V100. With the work already queued,
+# an idle stretch beyond 10 µs is no boundary: the device waits for another stream, another device, or an event.
+BOUNDARY_US = 10.0
+# An operator of PyTorch costs 5 to 25 µs of CPU, and some hundred under a profiler that records stacks. A host that
+# launches nothing for a millisecond is busy with something else: loading a batch, waiting for a result.
+PAUSE_US = 1000.0
+
+REASONS = {
+    "launch": "the host had not launched the next kernel yet",
+    "pause": f"the host launched nothing for more than {PAUSE_US / 1000:g} ms",
+    "boundary": f"the next kernel was queued; up to {BOUNDARY_US:g} µs between two kernels",
+    "blocked": "the next kernel was queued, and waited for another stream, device or event",
+    "unknown": "the launch of the next kernel is not in the file",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IdleGap:
+    """An idle stretch between two pieces of work of one device, all its streams together, in µs.
+
+    ``ended_by`` is the kernel or copy that ended it, ``launch`` the host call that submitted that, ``reason`` a key of
+    ``REASONS``.
+    """
+
+    start_us: float
+    duration_us: float
+    ended_by: Span
+    launch: Span | None
+    reason: str
+
+    @property
+    def for_host(self) -> bool:
+        """Whether the device waited for the host."""
+        return self.reason in ("launch", "pause")
+
+    def host_operation(self, ops: HostOps) -> str | None:
+        """What the host did meanwhile, on the thread that launched next: see ``HostOps.under``."""
+        end_us = self.start_us + self.duration_us
+        return ops.under(self.start_us, end_us, self.launch.lane if self.launch else None)
+
+
+def idle_gaps(timeline: Timeline) -> Iterator[IdleGap]:
+    """The gaps between the first start and the last end of the device's work, in order of time.
+
+    Modelled and measured timelines have them too; their launches are known, so nothing is "unknown".
+    """
+    launches: dict[int | None, Span] = {}
+    for span in timeline.host:
+        launches.setdefault(span.correlation, span)
+    launches.pop(None, None)
+    started: set[int | None] = set()
+    idle_since: float | None = None
+    for span in sorted(timeline.device, key=lambda s: s.start_us):
+        if idle_since is not None and span.start_us - idle_since > CLOCK_STEP_US:
+            launch = launches.get(span.correlation)
+            reason = _reason(idle_since, span.start_us, launch, is_first=span.correlation not in started)
+            yield IdleGap(idle_since, span.start_us - idle_since, span, launch, reason)
+        started.add(span.correlation)
+        idle_since = span.end_us if idle_since is None else max(idle_since, span.end_us)
+
+
+def _reason(start_us: float, end_us: float, launch: Span | None, is_first: bool) -> str:
+    duration_us = end_us - start_us
+    if launch is None:
+        return "unknown"
+    # How far into the gap the launch returned. A kernel may start before its launch returns, hence the min. The later
+    # nodes of a graph wait for no launch, even where they start while it still runs.
+    late_us = min(launch.end_us, end_us) - start_us if is_first else 0.0
+    if late_us > 0 and (late_us >= duration_us / 2 or duration_us - late_us <= BOUNDARY_US):
+        return "launch" if duration_us <= PAUSE_US else "pause"
+    return "boundary" if duration_us <= BOUNDARY_US else "blocked"

@@ -1,0 +1,111 @@
+"""decode, padding and generate from the command line: keys, values that do not depend on time, and bad input."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+POLICIES = ("scratch", "skip", "stale", "naive")
+
+
+def test_decode_eager(s13):
+    data = json.loads(s13("decode", "--stage", 15, "--repeats", 3, "--json").out)
+    assert (data["path"], data["bucket"], data["padding"]) == ("eager", None, None)
+    assert data["launches"] == data["kernels"] == 15 * 32 + 3
+    assert 0 < data["host_us"] <= data["step_us"] <= data["median_step_us"]
+    assert 0 < data["device_busy_share"] <= 1
+    assert data["violations"] is None
+
+
+def test_decode_as_a_graph_pads_to_the_next_size(s13):
+    data = json.loads(s13("decode", "--stage", 4, "--graph", "--batch", 3, "--audit", "--repeats", 3, "--json").out)
+    assert (data["path"], data["bucket"], data["padding"]) == ("graph", 4, "scratch")
+    assert (data["launches"], data["kernels"]) == (1, 4 * 32 + 3)
+    assert data["violations"] == []
+    out = s13("decode", "--stage", 4, "--graph", "--batch", 3, "--repeats", 3).out
+    assert "one replay, padded to 4 rows (scratch)" in out
+    assert "131 (4 a layer), 1 submissions by the host" in out
+
+
+def test_decode_above_the_largest_size_is_eager(s13):
+    data = json.loads(
+        s13("decode", "--graph", "--batch", 257, "--context", 2, "--stage", 4, "--repeats", 1, "--json").out
+    )
+    assert (data["path"], data["bucket"]) == ("eager", None)
+
+
+def test_the_audit_names_the_row_that_strays(s13):
+    arguments = ("decode", "--graph", "--batch", 3, "--padding", "naive", "--audit", "--repeats", 1)
+    violation = "padding row 3 (naive) writes to slot 0 of block 0, which belongs to request 0"
+    assert json.loads(s13(*arguments, "--json").out)["violations"] == [violation]
+    assert violation in s13(*arguments).out
+
+
+def test_the_padding_table(s13):
+    arguments = ("padding", "--requests", 24)
+    data = json.loads(s13(*arguments, "--json").out)["policies"]
+    assert tuple(data) == POLICIES
+    for right in ("scratch", "skip"):
+        assert data[right]["alarms"] == data[right]["steps_differing"] == data[right]["corrupted_slots"] == 0
+    for wrong in ("stale", "naive"):
+        assert data[wrong]["alarms"] > 0
+        assert data[wrong]["corrupted_slots"] > 0
+        assert f"({wrong}) writes to slot" in data[wrong]["first_alarm"]
+    assert data["scratch"]["texts"] == data["skip"]["texts"]
+    assert any(row["steps_differing"] == 0 for row in data["naive"]["by_batch"])  # only some batch sizes show it
+    out = s13(*arguments).out
+    assert re.search(r"^ ?n +bucket +scratch +skip +stale +naive$", out, re.M)
+    assert "scratch: no alarm; every row is bit for bit what it is alone." in out
+
+
+def test_generate_continues_the_prompt_and_is_seeded(s13):
+    arguments = ("generate", "--prompt", "JULIET.\n", "--tokens", 30, "--seed", 3)
+    first = json.loads(s13(*arguments, "--json").out)
+    assert len(first["tokens"]) == 30
+    assert len(first["text"]) == 30
+    assert json.loads(s13(*arguments, "--json").out)["text"] == first["text"]
+    assert json.loads(s13(*arguments, "--stage", 15, "--json").out)["text"] == first["text"]
+    out = s13(*arguments).out
+    assert out.startswith("JULIET.\n" + first["text"])
+    assert "Measured: bard, 4 kernels a layer, eager, on SoftGPU" in out
+
+
+def test_every_json_key_is_documented(s13):
+    documented = set(re.findall(r"`([a-z0-9_]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+
+    def keys(value):
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                yield from [key] if key not in POLICIES else []
+                yield from keys(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from keys(inner)
+
+    for command in (("decode", "--repeats", 1), ("padding", "--requests", 3), ("generate", "--tokens", 2)):
+        assert not set(keys(json.loads(s13(*command, "--json").out))) - documented, command
+
+
+@pytest.mark.parametrize(
+    ("words", "arguments"),
+    [
+        ("model: unknown name 'brad'; did you mean bard?", ("decode", "--model", "brad")),
+        ("stage is 3: must be one of 15, 11, 9, 7, 5, 4", ("decode", "--stage", "3")),
+        ("--batch is 0: must be at least 1", ("decode", "--batch", "0")),
+        ("--context is 9999: must be at most", ("decode", "--context", "9999")),
+        ("padding: unknown name 'sratch'; did you mean scratch?", ("decode", "--graph", "--padding", "sratch")),
+        ("repeats is 0", ("decode", "--repeats", "0")),
+        ("--policy: unknown name 'nave'; did you mean naive or stale?", ("padding", "--policy", "nave")),
+        ("--requests is 0: must be 1 to 1000", ("padding", "--requests", "0")),
+        ("model: unknown name 'gpt'", ("generate", "--model", "gpt")),
+        ("is not in the model's vocabulary", ("generate", "--prompt", "日")),
+        ("must be at least one token", ("generate", "--prompt", "")),
+        ("tokens is 0", ("generate", "--tokens", "0")),
+        ("temperature is -1.0", ("generate", "--temperature", "-1")),
+        ("exceeds the model's", ("generate", "--tokens", "100000")),
+    ],
+)
+def test_bad_input(refuses, words, arguments):
+    refuses(words, *arguments)
