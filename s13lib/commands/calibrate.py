@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from s13lib.commands.output import print_json, whole
+from s13lib.commands.output import number, print_json, whole
 from s13lib.device import best_device
 from s13lib.errors import require
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--name", default="here", metavar="NAME", help="what to call the entry (default here)")
     add("--model", default="bard", metavar="NAME", help=f"one of {', '.join(CHECKPOINTS)} (default bard)")
     add("--repeats", type=whole, default=40, metavar="N", help="repeats of each measurement (default 40)")
+    add("--seconds", type=number, default=8.0, metavar="S", help="go on for at least so long (default 8)")
     add("--json", action="store_true", help="print JSON (keys: docs/cli.md)")
 
 
@@ -32,8 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.name
     require(bool(name) and name.isprintable() and len(name) <= 60, "--name", name, "1 to 60 printable characters")
     require(2 <= arguments.repeats <= 1000, "--repeats", arguments.repeats, "2 to 1000")
+    require(0 <= arguments.seconds <= 3600, "--seconds", arguments.seconds, "0 to 3600")
     checkpoint = load_checkpoint(arguments.model)
-    calibration = calibrate(checkpoint, best_device(), name, repeats=arguments.repeats)
+    calibration = calibrate(checkpoint, best_device(), name, repeats=arguments.repeats, seconds=arguments.seconds)
     path = store_calibration(calibration)
     if arguments.json:
         print_json({"source": "measured", **asdict(calibration)})

@@ -12,12 +12,14 @@ from __future__ import annotations
 import argparse
 from statistics import median
 
-from s13lib.commands.output import print_json, table, whole, whole_list
+from s13lib.commands.output import number, print_json, table, whole, whole_list
 from s13lib.device import best_device
 from s13lib.errors import require, require_whole
 from s13lib.model.checkpoints import load_checkpoint
 from s13lib.profiling.calibrate import Cell, OrderCheck, check_order, prediction_grid
 from s13lib.profiling.calibration import Calibration, find_calibration
+
+NOTABLE_DRIFT = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batches", type=whole_list, default=[1, 2, 4, 8, 16], metavar="LIST", help="batch sizes (1,2,4,8,16)")
     add("--stages", type=whole_list, default=[15, 11, 7, 4], metavar="LIST", help="fusion stages (15,11,7,4)")
     add("--repeats", type=whole, default=20, metavar="N", help="repeats of each measurement (default 20)")
+    add("--seconds", type=number, default=12.0, metavar="S", help="go on for at least so long (default 12)")
     add("--json", action="store_true", help="print JSON (keys: docs/cli.md)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     require(1 <= arguments.repeats <= 1000, "--repeats", arguments.repeats, "1 to 1000")
+    require(0 <= arguments.seconds <= 3600, "--seconds", arguments.seconds, "0 to 3600")
     for batch in arguments.batches:
         require_whole("--batches", batch, 1, 64)
     calibration = find_calibration(arguments.calibration)
@@ -40,17 +44,34 @@ def run(arguments: argparse.Namespace) -> int:
     contended = calibration.contended or "not contended" not in device.banner()
     checkpoint = load_checkpoint(calibration.model)
     cells = prediction_grid(
-        calibration, checkpoint, device, arguments.batches, arguments.stages, repeats=arguments.repeats
+        calibration,
+        checkpoint,
+        device,
+        arguments.batches,
+        arguments.stages,
+        repeats=arguments.repeats,
+        seconds=arguments.seconds,
     )
     order = check_order(device)
+    drift = speed_drift(calibration, cells)
     if arguments.json:
-        print_json(as_json(calibration, cells, order, contended))
+        print_json(as_json(calibration, cells, order, drift, contended))
     else:
-        print(as_text(calibration, cells, order, contended))
+        print(as_text(calibration, cells, order, drift, contended))
     return 0
 
 
-def as_json(calibration: Calibration, cells: list[Cell], order: OrderCheck, contended: bool) -> dict[str, object]:
+def speed_drift(calibration: Calibration, cells: list[Cell]) -> float | None:
+    """How much slower the calibration's own reference step runs now; None if the grid does not hold it."""
+    for cell in cells:
+        if (cell.batch, cell.stage, cell.graph) == (1, 15, False):
+            return cell.measured.step_us / calibration.reference_us
+    return None
+
+
+def as_json(
+    calibration: Calibration, cells: list[Cell], order: OrderCheck, drift: float | None, contended: bool
+) -> dict[str, object]:
     """The comparison under stable keys (documented in docs/cli.md)."""
     return {
         "source": "modelled and measured",
@@ -58,6 +79,7 @@ def as_json(calibration: Calibration, cells: list[Cell], order: OrderCheck, cont
         "date": calibration.date,
         "device": calibration.device,
         "contended": contended,
+        "speed_drift": drift,
         "median_error": median(abs(cell.error) for cell in cells),
         "wrong_bottlenecks": sum(not c.right_bottleneck and not c.near_crossover for c in cells),
         "order_measured_us": order.measured_us,
@@ -84,7 +106,9 @@ def as_json(calibration: Calibration, cells: list[Cell], order: OrderCheck, cont
     }
 
 
-def as_text(calibration: Calibration, cells: list[Cell], order: OrderCheck, contended: bool) -> str:
+def as_text(
+    calibration: Calibration, cells: list[Cell], order: OrderCheck, drift: float | None, contended: bool
+) -> str:
     """The comparison for people."""
     header = ("batch", "stage", "path", "measured µs", "to median", "predicted µs", "error", "bound by", "predicted")
     lines = []
@@ -117,6 +141,11 @@ def as_text(calibration: Calibration, cells: list[Cell], order: OrderCheck, cont
         f"Short kernels before long ones, measured {order.measured_us:,.0f} µs: the recurrence errs by "
         f"{order.recurrence_error:.1%}, max(host, device) by {order.naive_error:.1%}.",
     ]
+    if drift is not None and abs(drift - 1) > NOTABLE_DRIFT:
+        out.append(
+            f"The machine's own speed has changed since the calibration: its reference step takes {drift:.2f} times as "
+            "long now. Calibrate again to judge the model."
+        )
     if contended:
         out.append("The machine was or is contended: read each measured time as anywhere up to its median and beyond.")
     return "\n".join(out)

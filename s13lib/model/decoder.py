@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
-from s13lib.device import SoftGPU, best_device
+from s13lib.device import SoftGPU, best_device, prepare
+from s13lib.device.kernel import REGISTRY
 from s13lib.errors import require
 from s13lib.kernels.textbook import DecoderConfig, rope_tables
 from s13lib.model.batch import DecodeBatch
 from s13lib.model.cache import PagedKVCache, Sequence
-from s13lib.model.stages import LAYERS, final_norm, shared
+from s13lib.model.stages import LAYERS, final_norm, kernels_of, shared
 from s13lib.model.weights import DecoderWeights
 
 
@@ -44,6 +45,7 @@ class DecoderModel:
         require(isinstance(max_rows, int) and max_rows >= 1, "max_rows", max_rows, "a whole number of at least 1")
         self.config, self.stage, self.max_rows = config, stage, max_rows
         self.device = device if device is not None else best_device()
+        prepare(REGISTRY[name] for name in kernels_of(stage))
         if blocks is None:
             blocks = min(8 * -(-config.max_context // block_size), 4096)
         self.cache = PagedKVCache(config, self.device, blocks, block_size)

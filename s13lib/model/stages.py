@@ -123,6 +123,33 @@ def final_norm(k, m, norm, b, stage: int) -> None:
         k.rms_norm(b.x, norm, m.eps, b.normed)
 
 
+def kernels_of(stage: int) -> list[str]:
+    """The names of the kernels that a step at ``stage`` launches, each once: to compile them beforehand."""
+    names = ["embedding", "linear"]
+    recorder, anything = _Recorder(names), _Anything()
+    for first in (True, False):
+        LAYERS[stage](recorder, anything, anything, anything, anything, anything, first)
+    final_norm(recorder, anything, anything, anything, stage)
+    return list(dict.fromkeys(names))
+
+
+class _Recorder:
+    """In the place of ``k``: notes the names."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Callable:
+        return lambda *arguments: self._names.append(name)
+
+
+class _Anything:
+    """In the place of every other argument: has any attribute."""
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
 def shared(config, cos, sin, inputs) -> SimpleNamespace:
     """What all layers read: ``m`` of the functions above."""
     return SimpleNamespace(

@@ -9,7 +9,7 @@ from statistics import median, quantiles
 
 import numpy as np
 
-from s13lib.device import SoftGPU
+from s13lib.device import Graph, SoftGPU
 from s13lib.device.kernel import REGISTRY
 from s13lib.graphs import GraphRunner
 from s13lib.kernels import KERNEL_FOR
@@ -36,32 +36,54 @@ def parameter_counts() -> dict[str, int]:
     return {name: len(kernel.parameters) for name, kernel in REGISTRY.items()}
 
 
-def calibrate(checkpoint: Checkpoint, device: SoftGPU, name: str, context: int = 64, repeats: int = 30) -> Calibration:
-    """Measure everything that a ``Calibration`` holds, with the un-fused kernels of ``checkpoint``."""
+def calibrate(
+    checkpoint: Checkpoint, device: SoftGPU, name: str, context: int = 64, repeats: int = 40, seconds: float = 8.0
+) -> Calibration:
+    """Measure everything that a ``Calibration`` holds, with the un-fused kernels of ``checkpoint``.
+
+    All measurements are interleaved over at least ``seconds``, so that each meets the machine's quietest moments.
+    """
     shape, banner = shape_of(checkpoint.config, checkpoint.name), device.banner()
-    measured: dict[int, MeasuredStep] = {}
-    with Progress("calibrating", len(BATCHES) + 1) as bar:
-        for batch in BATCHES:
-            model = checkpoint.model(15, device, max_rows=64, blocks=blocks_needed(batch, context))
-            step = eager_step(model, running_batch(model, batch, context))
-            measured[batch] = measure_steps(device, {"step": step}, repeats, recorded=repeats)["step"]
-            bar.update()
-        replay = _replay_costs(device, repeats)
-        bar.update()
-    base, argument, spread = _launch_costs(measured[1], shape, context)
+    steps: dict[tuple[str, int], Callable[[], None]] = {}
+    for batch in BATCHES:
+        model = checkpoint.model(15, device, max_rows=64, blocks=blocks_needed(batch, context))
+        inputs = running_batch(model, batch, context)
+        if batch == 1:
+            steps["eager", batch] = eager_step(model, inputs)
+        runner = GraphRunner(model, batch)
+        runner.run(inputs)
+        steps["graph", batch] = runner.graph.replay
+    for nodes in REPLAY_NODES:
+        steps["trivial", nodes] = _trivial_graph(device, nodes).replay
+    with Progress("calibrating", 100) as bar:
+        found = measure_steps(
+            device, steps, repeats, repeats, seconds, lambda share: bar.update(round(100 * share) - bar.done)
+        )
+    eager = found["eager", 1]
+    base, argument, spread = _launch_costs(eager, shape, context)
     return Calibration(
         name=name,
         model=checkpoint.name,
         device=banner,
         date=datetime.date.today().isoformat(),
         contended="not contended" not in banner,
+        reference_us=eager.step_us,
         launch_base_us=base,
         launch_argument_us=argument,
         launch_spread=spread,
-        latency_us=_latency(measured[1]),
-        **replay,
-        **_kernel_rates(measured, shape, context),
+        latency_us=_latency(eager),
+        **_replay_costs({nodes: found["trivial", nodes] for nodes in REPLAY_NODES}),
+        # In a graph the kernels follow one another as they do when the device is the limit.
+        **_kernel_rates({batch: found["graph", batch] for batch in BATCHES}, shape, context),
     )
+
+
+def _trivial_graph(device: SoftGPU, nodes: int) -> Graph:
+    x, y = device.zeros(8), device.empty(8)
+    with device.graph() as graph:
+        for _ in range(nodes):
+            device.kernels.copy(x, y)
+    return graph
 
 
 def _launch_costs(step: MeasuredStep, shape: ModelShape, context: int) -> tuple[float, float, float]:
@@ -96,16 +118,8 @@ def _latency(step: MeasuredStep) -> float:
     return max(0.0, quantiles(waits, n=4)[0]) if len(waits) > 1 else 0.0
 
 
-def _replay_costs(device: SoftGPU, repeats: int) -> dict[str, float]:
+def _replay_costs(measured: dict[int, MeasuredStep]) -> dict[str, float]:
     """Host time and total time of replaying n trivial kernels, each a line in n."""
-    x, y = device.zeros(8), device.empty(8)
-    steps = {}
-    for nodes in REPLAY_NODES:
-        with device.graph() as graph:
-            for _ in range(nodes):
-                device.kernels.copy(x, y)
-        steps[nodes] = graph.replay
-    measured = measure_steps(device, steps, 10 * repeats, recorded=5)
     node_us, base_us = np.polyfit(REPLAY_NODES, [measured[n].host_us for n in REPLAY_NODES], 1)
     each_us, fixed_us = np.polyfit(REPLAY_NODES, [measured[n].step_us for n in REPLAY_NODES], 1)
     kernel_us = median(span.duration_us for span in measured[REPLAY_NODES[-1]].timeline.device)
@@ -190,26 +204,27 @@ def prediction_grid(
     stages: Iterable[int] = (15, 11, 7, 4),
     context: int = 64,
     repeats: int = 20,
+    seconds: float = 12.0,
 ) -> list[Cell]:
-    """Measure a grid of steps, all of one batch size interleaved, and predict each."""
+    """Measure a grid of steps, all interleaved over at least ``seconds``, and predict each."""
     shape, counts = shape_of(checkpoint.config, checkpoint.name), parameter_counts()
-    batches, stages = list(batches), list(stages)
-    cells = []
-    with Progress("measuring", len(batches)) as bar:
-        for batch in batches:
-            steps = {}
-            for stage in stages:
-                model = checkpoint.model(stage, device, max_rows=64, blocks=blocks_needed(batch, context))
-                inputs = running_batch(model, batch, context)
-                steps[stage, False] = eager_step(model, inputs)
-                runner = GraphRunner(model, batch)
-                runner.run(inputs)
-                steps[stage, True] = runner.graph.replay
-            for (stage, graph), step in measure_steps(device, steps, repeats, recorded=5).items():
-                predicted = calibration.step(shape, stage, Workload.decode(batch, context), graph, counts)
-                cells.append(Cell(batch, stage, graph, step, predicted))
-            bar.update()
-    return cells
+    steps: dict[tuple[int, int, bool], Callable[[], None]] = {}
+    for batch in batches:
+        for stage in stages:
+            model = checkpoint.model(stage, device, max_rows=64, blocks=blocks_needed(batch, context))
+            inputs = running_batch(model, batch, context)
+            steps[batch, stage, False] = eager_step(model, inputs)
+            runner = GraphRunner(model, batch)
+            runner.run(inputs)
+            steps[batch, stage, True] = runner.graph.replay
+    with Progress("measuring", 100) as bar:
+        found = measure_steps(
+            device, steps, repeats, 10, seconds, lambda share: bar.update(round(100 * share) - bar.done)
+        )
+    return [
+        Cell(*key, step, calibration.step(shape, key[1], Workload.decode(key[0], context), key[2], counts))
+        for key, step in found.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -238,25 +253,28 @@ def check_order(device: SoftGPU, launches: int = 150, repeats: int = 60) -> Orde
     """
     k = device.kernels
     x, y = device.zeros(16), device.empty(16)
-    rows, weight = device.zeros((1, 512)), device.zeros((32, 512))
-    out = device.empty((1, 32))
+    rows = device.zeros((1, 256))
 
-    def long_kernel(width: int) -> None:
-        k.linear(rows, weight[:width], out[:, :width])
+    def long_kernels(width: int) -> Callable[[], None]:
+        weight, out = device.zeros((width, 256)), device.empty((1, width))
 
-    # Twice a launch's time makes the second stretch device-bound and both totals about equal: look for that width.
-    width = 8
-    for candidate in (8, 12, 16, 20, 24, 28, 32):
-        trial = measure_steps(device, {"t": lambda c=candidate: [long_kernel(c) for _ in range(launches)]}, 10, 3)["t"]
-        width = candidate
-        if trial.device_busy_us >= 1.6 * trial.host_us:
+        def launch() -> None:
+            for _ in range(launches):
+                k.linear(rows, weight, out)
+
+        return launch
+
+    # Kernels of twice a launch's time make the second stretch device-bound and both totals about equal: look for them.
+    for width in (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512):
+        second = long_kernels(width)
+        trial = measure_steps(device, {"trial": second}, 10, 3)["trial"]
+        if trial.device_busy_us >= 1.8 * trial.host_us:
             break
 
     def step() -> None:
         for _ in range(launches):
             k.copy(x, y)
-        for _ in range(launches):
-            long_kernel(width)
+        second()
 
     measured = measure_steps(device, {"step": step}, repeats, recorded=repeats)["step"]
     timeline = measured.timeline

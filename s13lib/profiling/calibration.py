@@ -40,6 +40,8 @@ class Calibration:
         device: the banner of the device when it was measured.
         date: ISO date.
         contended: whether other work held processors: then times are off, and intervals are wide.
+        reference_us: the un-fused step at batch 1, launched one by one: by it a later run sees that the machine's speed
+            has changed.
         launch_base_us, launch_argument_us: host time of a launch = base + argument · number of parameters.
         launch_spread: interquartile range of a launch's cost ÷ its median.
         graph_base_us, graph_node_us: host time of a replay = base + node · nodes.
@@ -55,6 +57,7 @@ class Calibration:
     device: str
     date: str
     contended: bool
+    reference_us: float
     launch_base_us: float
     launch_argument_us: float
     launch_spread: float

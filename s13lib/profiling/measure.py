@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import TypeVar
 
 from s13lib.device import SoftGPU
 from s13lib.errors import require
 from s13lib.simulator.timeline import Timeline
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -54,21 +57,33 @@ class MeasuredStep:
 
 
 def measure_steps(
-    device: SoftGPU, steps: Mapping[str, Callable[[], None]], repeats: int = 40, recorded: int = 10
-) -> dict[str, MeasuredStep]:
+    device: SoftGPU,
+    steps: Mapping[K, Callable[[], None]],
+    repeats: int = 40,
+    recorded: int = 10,
+    seconds: float = 0.0,
+    on_round: Callable[[float], None] = lambda share: None,
+) -> dict[K, MeasuredStep]:
     """Measure each of ``steps``, functions that launch a step and return without waiting.
 
     Args:
         device: where they launch.
         steps: by name.
-        repeats: timed rounds, after one that is not counted.
-        recorded: further rounds with ``device.record()``, at least 1.
+        repeats: timed rounds, after one that is not counted; more if ``seconds`` have not passed by then.
+        recorded: how many of the rounds also record a timeline, at least 1, spread over the others.
+        seconds: go on for at least so long: a machine's slow phases may last for seconds.
+        on_round: called after each round with the share of the work that is done, 0 to 1.
     """
     for name, value in (("repeats", repeats), ("recorded", recorded)):
         require(isinstance(value, int) and value >= 1, name, value, "a whole number of at least 1")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    for lap in range(repeats + 1):
+    times: dict[K, list[tuple[float, float]]] = {name: [] for name in steps}
+    quietest: dict[K, Timeline] = {}
+    every = max(1, repeats // recorded)
+    begin, lap = time.monotonic(), 0
+    while lap <= repeats or time.monotonic() - begin < seconds:
         for name, launch in steps.items():
+            launch()  # once unwatched: the device is awake then, and the caches hold what this step needs
+            device.synchronize()
             start = time.perf_counter_ns()
             launch()
             launched = time.perf_counter_ns()
@@ -76,19 +91,20 @@ def measure_steps(
             end = time.perf_counter_ns()
             if lap:
                 times[name].append(((end - start) / 1e3, (launched - start) / 1e3))
-    timelines: dict[str, list[Timeline]] = {name: [] for name in steps}
-    for _ in range(recorded):
-        for name, launch in steps.items():
-            launch()  # so that the device is awake, as in the timed rounds
-            device.synchronize()
-            with device.record() as recording:
-                launch()
-            timelines[name].append(recording.timeline)
+            if lap % every == 0:
+                with device.record() as recording:
+                    launch()
+                timeline = recording.timeline
+                if name not in quietest or timeline.step_us < quietest[name].step_us:
+                    quietest[name] = timeline
+        lap += 1
+        passed = (time.monotonic() - begin) / seconds if seconds else 1.0
+        on_round(min(1.0, lap / (repeats + 1), passed))
     return {
         name: MeasuredStep(
             *min(times[name]),
             median(total for total, _ in times[name]),
-            min(timelines[name], key=lambda timeline: timeline.step_us),
+            quietest[name],
         )
         for name in steps
     }

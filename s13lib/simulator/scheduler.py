@@ -83,8 +83,8 @@ class Scheduler(Generic[R]):
     def advance(self, steps: int = 1) -> list[R]:
         """Run ``steps`` steps (no more than ``steps_to_next_finish``); return the requests that left at their end."""
         until = self.steps_to_next_finish()
-        if until is not None:
-            require(1 <= steps <= until, "steps", steps, f"between 1 and {until}: a request leaves then")
+        if until is not None and not 1 <= steps <= until:
+            raise InputError(f"steps is {steps}: must be between 1 and {until}: a request leaves then.")
         self.step += steps
         left: list[R] = []
         while self._leaving and self._leaving[0][0] <= self.step:

@@ -84,7 +84,14 @@ def test_every_json_key_is_documented(s13):
             for inner in value:
                 yield from keys(inner)
 
-    for command in (("decode", "--repeats", 1), ("padding", "--requests", 3), ("generate", "--tokens", 2)):
+    commands = (
+        ("decode", "--repeats", 1),
+        ("decode", "--compare", "--repeats", 1),
+        ("profile", "--repeats", 1),
+        ("padding", "--requests", 3),
+        ("generate", "--tokens", 2),
+    )
+    for command in commands:
         assert not set(keys(json.loads(s13(*command, "--json").out))) - documented, command
 
 
@@ -109,3 +116,62 @@ def test_every_json_key_is_documented(s13):
 )
 def test_bad_input(refuses, words, arguments):
     refuses(words, *arguments)
+
+
+def test_decode_compare(s13):
+    rows = json.loads(s13("decode", "--compare", "--repeats", 3, "--json").out)["rows"]
+    assert [(r["stage"], r["path"], r["launches"], r["kernels"]) for r in rows] == [
+        (15, "eager", 483, 483), (15, "graph", 1, 483), (4, "eager", 131, 131), (4, "graph", 1, 131)
+    ]  # fmt: skip
+    assert rows[0]["speedup"] == 1.0
+    assert rows[3]["speedup"] == pytest.approx(rows[0]["step_us"] / rows[3]["step_us"])
+
+
+def test_profile_prints_the_measured_read_outs_and_writes_files(s13, tmp_path):
+    trace, picture = tmp_path / "a.json", tmp_path / "a.svg"
+    arguments = ("profile", "--repeats", 3, "--operators")
+    data = json.loads(s13(*arguments, "--chrome-trace", trace, "--svg", picture, "--json").out)
+    assert data["launches"] == data["kernels"] == 11 * 32 + 3
+    assert data["host_us"] > 0
+    assert data["bottleneck"] in ("host", "device")
+    assert data["utilization"] == pytest.approx(data["device_us"] / data["step_us"])
+    assert len(data["largest_gaps"]) == 5
+    assert data["torch_operators"] > 1400
+    assert "355 by the host, 355 kernels" in s13(*arguments).out
+    assert len(picture.read_text(encoding="utf-8")) > 1000
+    read = json.loads(s13("trace", trace, "--json").out)
+    assert read["device_kernels"] == 355
+    graph = json.loads(s13("profile", "--repeats", 2, "--graph", "--json").out)
+    assert (graph["launches"], graph["kernels"], graph["torch_operators"]) == (1, 355, None)
+
+
+def test_calibrate_then_predict(s13, tmp_path, monkeypatch, refuses):
+    monkeypatch.setenv("S13_CONFIG_DIR", str(tmp_path))
+    refuses("no calibration is stored on this machine yet: run s13 calibrate first", "predict")
+    out = s13("calibrate", "--name", "test", "--repeats", 2, "--seconds", 0).out
+    assert "Stored as 'test'" in out
+    assert re.search(r"^Launch +\d+\.\d\d µs \+ \d+\.\d\d µs an argument", out, re.M)
+    arguments = (
+        "predict",
+        "--calibration",
+        "test",
+        "--batches",
+        "1",
+        "--stages",
+        "15,4",
+        "--repeats",
+        2,
+        "--seconds",
+        0,
+    )
+    data = json.loads(s13(*arguments, "--json").out)
+    assert [(c["batch"], c["stage"], c["path"]) for c in data["cells"]] == [
+        (1, 15, "eager"), (1, 15, "graph"), (1, 4, "eager"), (1, 4, "graph")
+    ]  # fmt: skip
+    assert data["speed_drift"] > 0
+    documented = set(re.findall(r"`([a-z0-9_]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+    calibration = json.loads(s13("calibrate", "--name", "test", "--repeats", 2, "--seconds", 0, "--json").out)
+    assert not (set(data) | set(data["cells"][0]) | set(calibration)) - documented
+    refuses("calibration: unknown name 'tset'", "predict", "--calibration", "tset")
+    refuses("--batches is 0", "predict", "--calibration", "test", "--batches", "0")
+    refuses("--repeats is 1: must be 2 to 1000", "calibrate", "--repeats", "1")

@@ -11,6 +11,7 @@ from s13lib.errors import InputError
 from s13lib.kernels import KERNEL_FOR
 from s13lib.model import DecodeBatch, DecoderWeights, Sequence
 from s13lib.model.checkpoints import load_checkpoint
+from s13lib.model.stages import kernels_of
 from s13lib.simulator import MODELS, ModelShape, Workload, step_kernels
 from tests.model.decoders import STAGES, decoder_model, small_config, textbook
 
@@ -32,6 +33,7 @@ def test_a_step_launches_the_simulators_kernels_layer_by_layer(device, stage):
     )
     expected = [KERNEL_FOR[k.operations] for k in step_kernels(shape, stage, Workload.decode(1, 1))]
     assert launched_kernels(decoder_model(config, stage, device, blocks=4)) == expected
+    assert set(kernels_of(stage)) == set(expected)
 
 
 def errors(logits, truth):
