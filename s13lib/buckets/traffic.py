@@ -130,9 +130,8 @@ class Traffic:
 def running_batches(requests: Iterable[tuple[int, int]], cap: int, drain: bool = True) -> Iterator[tuple[int, int]]:
     """Yield ``(batch size, steps at it)`` for requests served by continuous batching, first come first served.
 
-    The rule of ../shared/data/README.md: before each step the requests that have arrived join while fewer than
-    ``cap`` run; each running request makes one token a step and leaves after its last; prefill costs nothing; a step
-    counts when at least one request runs.
+    Before each step the requests that have arrived join while fewer than ``cap`` run; each running request makes one
+    token a step and leaves after its last; prefill costs nothing; a step counts when at least one request runs.
 
     Args:
         requests: ``(arrival, tokens)`` in the order of arrival; arrival is the first step the request may join.

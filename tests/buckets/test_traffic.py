@@ -12,7 +12,7 @@ from s13lib.errors import InputError
 
 
 def step_by_step(requests, cap, drain):
-    """The rule of ../shared/data/README.md, one step at a time."""
+    """The rule of ``running_batches``, one step at a time."""
     arrivals, running, waiting, batches = list(requests), [], [], []
     last = arrivals[-1][0] if arrivals else 0
     step = 0

@@ -1,6 +1,6 @@
 """A row's result depends neither on the batch size nor on the row's place in the batch: bit for bit.
 
-This is what makes a padded, a batched and a lone decode step equal (facts.md §8 h: tiles with a remainder, and a flat
+This is what makes a padded, a batched and a lone decode step equal (tiles with a remainder, and a flat
 loop over rows × width, both break it).
 """
 

@@ -4,7 +4,7 @@ Rules that every one of them keeps:
 
 * Arrays are C-contiguous; activations and cache are float32, and so is all arithmetic.
 * A row's result depends neither on the batch nor on the row's place in it, bit for bit: no row ever chooses the code
-  that computes another (``facts.md`` §8 h).
+  that computes another.
 * Out-parameters are fully overwritten, except for rows in error. Shapes must agree as the docstrings say.
 * A slot, block, token, position or context out of range touches no memory: that row is left as it was, the other rows
   are computed, and the first such error is returned as an error word.

@@ -32,7 +32,7 @@ def project_add(x, weight, residual, out):
 
 @device_function
 def project_qkv(x, weight, out_q, out_k, out_v):
-    """Packed rows of ``weight``: first all of q, then k, then v, each as wide as its output (facts.md §6 D11)."""
+    """Packed rows of ``weight``: first all of q, then k, then v, each as wide as its output (vllm#13686)."""
     project(x, weight, 0, out_q)
     project(x, weight, out_q.shape[1], out_k)
     project(x, weight, out_q.shape[1] + out_k.shape[1], out_v)
