@@ -51,6 +51,10 @@ TASKS = {
         ("-m ruff check .", "-m ruff format --check .", "-m pytest"),
     ),
     "lab": Task("open the course in JupyterLab", ("-m jupyterlab --LabApp.default_url=" + LAB_URL,)),
+    "notebooks": Task(
+        "build the lessons from notebooks/src; --check only says what is stale", ("tools/build_notebooks.py",)
+    ),
+    "site": Task("run every lesson and write web pages to read without Jupyter", ("tools/build_site.py",)),
     "smollm": Task("fetch SmolLM2-135M, a real model (93 MB), once", ("tools/fetch_smollm.py",)),
     "bench": Task("measure speed; more arguments go to the benchmark", ("tools/bench.py",)),
 }
@@ -213,7 +217,7 @@ def call(command: list, environment: dict) -> tuple:
 
 def usage() -> str:
     """The list of tasks."""
-    rows = "\n".join(f"  {name:<8}{task.summary}" for name, task in TASKS.items())
+    rows = "\n".join(f"  {name:<11}{task.summary}" for name, task in TASKS.items())
     return f"python3 run.py TASK [arguments]   (on Windows: py run.py TASK)\n\n{rows}\n\nThe first run sets up .venv."
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "predict": "hold the calibrated launch model against measurements of a grid of steps",
     "padding": "the padding bug, switched on: who is hurt, at which batch sizes (measured)",
     "trace": "what a profiler's trace file says: busy, launches, gaps, and what would help (recorded)",
+    "doctor": "check this machine: what is installed, which device, can its times be trusted, what to repair",
     "generate": "continue a prompt with a real model, at any fusion stage (measured)",
 }
 COURSE_PACKAGES = ("torch", "numba", "llvmlite", "safetensors")

@@ -14,8 +14,8 @@ REDRAW_SECONDS = 0.1
 class Progress:
     """``with Progress("reading", total) as bar: bar.update(n)``.
 
-    ``total`` may be ``None`` (a count without a bar). Nothing is printed in the first 0.3 s, when ``stream`` is neither
-    a terminal nor a notebook's output, or with ``show=False``.
+    ``total`` may be ``None`` (a count without a bar). Nothing is shown in the first 0.3 s, when ``stream`` is neither a
+    terminal nor a notebook's output, or with ``show=False``; nothing is left behind at the end.
     """
 
     def __init__(
@@ -27,11 +27,9 @@ class Progress:
         show: bool = True,
     ) -> None:
         self.label, self.total, self.unit = label, total, unit
-        self.stream = stream if stream is not None else sys.stderr
         self.done = 0
-        self._visible = show and _shows_progress(self.stream)
+        self._line = _line_for(stream if stream is not None else sys.stderr) if show else None
         self._next_draw = time.monotonic() + 0.3
-        self._width = 0
 
     def __enter__(self) -> Progress:
         return self
@@ -39,27 +37,61 @@ class Progress:
     def update(self, amount: int = 1) -> None:
         """Count ``amount`` more as done; redraw if it is time to."""
         self.done += amount
-        if self._visible and time.monotonic() >= self._next_draw:
+        if self._line is not None and time.monotonic() >= self._next_draw:
             self._next_draw = time.monotonic() + REDRAW_SECONDS
-            self._draw()
+            self._line.draw(self._text())
 
     def __exit__(self, *exception: object) -> None:
-        if self._width:
-            self.stream.write("\r" + " " * self._width + "\r")
-            self.stream.flush()
+        if self._line is not None:
+            self._line.clear()
 
-    def _draw(self) -> None:
-        if self.total:
-            share = min(1.0, self.done / self.total)
-            filled = round(BAR_WIDTH * share)
-            text = f"{self.label} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"
-        else:
-            text = f"{self.label} {self.done:,} {self.unit}".rstrip()
+    def _text(self) -> str:
+        if not self.total:
+            return f"{self.label} {self.done:,} {self.unit}".rstrip()
+        share = min(1.0, self.done / self.total)
+        filled = round(BAR_WIDTH * share)
+        return f"{self.label} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"
+
+
+class _TerminalLine:
+    """One line of a terminal, drawn over."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._width = stream, 0
+
+    def draw(self, text: str) -> None:
         text = text[: shutil.get_terminal_size().columns - 1]
-        self.stream.write("\r" + text.ljust(self._width))
-        self.stream.flush()
+        self._stream.write("\r" + text.ljust(self._width))
+        self._stream.flush()
         self._width = max(self._width, len(text))
 
+    def clear(self) -> None:
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
 
-def _shows_progress(stream: TextIO) -> bool:
-    return bool(getattr(stream, "isatty", lambda: False)()) or type(stream).__module__.startswith("ipykernel")
+
+class _NotebookLine:
+    """A display of a notebook, updated in place: what goes to stderr there stays, in red."""
+
+    def __init__(self) -> None:
+        self._display = None
+
+    def draw(self, text: str) -> None:
+        from IPython.display import display
+
+        bundle = {"text/plain": text}
+        if self._display is None:
+            self._display = display(bundle, raw=True, display_id=True)
+        else:
+            self._display.update(bundle, raw=True)
+
+    def clear(self) -> None:
+        if self._display is not None:
+            self._display.update({"text/plain": ""}, raw=True)
+
+
+def _line_for(stream: TextIO) -> _TerminalLine | _NotebookLine | None:
+    if type(stream).__module__.startswith("ipykernel"):
+        return _NotebookLine()
+    return _TerminalLine(stream) if getattr(stream, "isatty", lambda: False)() else None

@@ -83,7 +83,7 @@ class Place(NamedTuple):
 SHARED = ("errors", "progress")  # small modules on the ground floor, for all
 HOUSE = {
     "errors": Place((), outside=()),
-    "progress": Place((), outside=()),
+    "progress": Place((), outside=("IPython",)),  # only inside a notebook, where it is there
     "data": Place((), outside=()),
     "simulator": Place((), outside=()),
     "buckets": Place(("simulator",), outside=("numpy",)),

@@ -269,3 +269,10 @@ def test_ctrl_c_belongs_to_the_task(run: ModuleType, reaction: str, code: int) -
     _, errors = process.communicate(timeout=30)
     assert process.returncode == code
     assert "run.py" not in errors
+
+
+def test_the_demo_prints_the_report_and_ends_with_a_measured_comparison():
+    spec = importlib.util.spec_from_file_location("the_real_run", RUN)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.TASKS["demo"].steps == ("-m s13lib", "-m s13lib decode --compare")

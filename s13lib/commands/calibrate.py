@@ -15,7 +15,7 @@ from s13lib.device import best_device
 from s13lib.errors import require
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
 from s13lib.profiling.calibrate import calibrate
-from s13lib.profiling.calibration import Calibration, store_calibration
+from s13lib.profiling.calibration import Calibration, check_storage, store_calibration
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     require(bool(name) and name.isprintable() and len(name) <= 60, "--name", name, "1 to 60 printable characters")
     require(2 <= arguments.repeats <= 1000, "--repeats", arguments.repeats, "2 to 1000")
     require(0 <= arguments.seconds <= 3600, "--seconds", arguments.seconds, "0 to 3600")
+    check_storage()
     checkpoint = load_checkpoint(arguments.model)
     calibration = calibrate(checkpoint, best_device(), name, repeats=arguments.repeats, seconds=arguments.seconds)
     path = store_calibration(calibration)
@@ -59,6 +60,10 @@ def as_text(c: Calibration) -> str:
         ("Measured", f"{c.date}, {c.model}, {c.device}"),
     ]
     lines = [f"{name:<16} {value}" for name, value in rows]
-    if c.contended:
+    if c.one_processor:
+        lines.append(
+            "With one processor host and device take turns, and calibrating again will not help: give this process two."
+        )
+    elif c.contended:
         lines.append("The machine was contended: calibrate again when it is quiet.")
     return "\n".join(lines)

@@ -13,12 +13,14 @@ import argparse
 
 from s13lib.buckets.layout import preset
 from s13lib.commands.output import print_json, table, whole
-from s13lib.errors import require
+from s13lib.errors import InputError, look_up, require, require_whole
 from s13lib.graphs import PADDINGS, BucketedRunner, CacheAudit, GraphRunner
 from s13lib.model import DecoderModel
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
 from s13lib.profiling.measure import MeasuredStep, measure_steps
 from s13lib.profiling.steps import BLOCK_SIZE, blocks_needed, eager_step, running_batch
+
+MOST_ROWS = 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    require(arguments.batch >= 1, "--batch", arguments.batch, "at least 1")
+    require_whole("--batch", arguments.batch, 1, MOST_ROWS)
     require(arguments.context >= 1, "--context", arguments.context, "at least 1")
+    require_whole("--repeats", arguments.repeats, 1, 10_000)
+    look_up(PADDINGS, arguments.padding, "--padding")
+    if arguments.audit and not arguments.graph:
+        raise InputError("--audit checks padded steps: add --graph.")
     if arguments.compare:
+        if arguments.graph or arguments.audit:
+            raise InputError("--compare measures eager and graph by itself: leave --graph and --audit out.")
         return compare(arguments)
     layout = preset("seed")
     bucket = layout.pick(arguments.batch) if arguments.graph else None

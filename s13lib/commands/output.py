@@ -62,6 +62,8 @@ def write_files(contents: Sequence[tuple[str | None, str, Callable[[], str]]]) -
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     file.write(make())
                 os.chmod(temporary, 0o666 & ~_umask())  # noqa: PTH101 — mkstemp makes private files
+            except InputError:
+                raise
             except (OSError, UnicodeError) as error:
                 reason = getattr(error, "strerror", None) or error
                 raise InputError(f"{option} {shortened(name)} cannot be written: {reason}.") from error
@@ -81,11 +83,12 @@ def _target(name: str, option: str) -> Path:
         raise InputError(f"{option} is empty: name a file.")
     try:
         target = Path(os.path.realpath(name))
-        if target.is_dir():
-            raise InputError(f"{option} {shortened(name)} is a folder: name a file.")
+        is_folder = target.is_dir()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{option} {shortened(name)} cannot be written: {reason}.") from error
+    if is_folder:
+        raise InputError(f"{option} {shortened(name)} is a folder: name a file.")
     return target
 
 

@@ -16,7 +16,7 @@ from s13lib.buckets import BucketLayout
 from s13lib.commands.output import print_json, table, whole, whole_list
 from s13lib.errors import look_up, require
 from s13lib.graphs import PADDINGS
-from s13lib.graphs.scenario import ScenarioResult, by_batch_size, run_scenario
+from s13lib.graphs.scenario import ScenarioResult, by_batch_size, fresh_twin, run_scenario
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
 from s13lib.progress import Progress
 
@@ -50,7 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
     results = []
     with Progress("serving under each policy", len(policies)) as bar:
         for policy in policies:
-            results.append(run_scenario(model, prompts, layout, policy, arguments.seed, max_batch=12))
+            served = fresh_twin(model)  # a cache that was used before hands its blocks out in another order
+            results.append(run_scenario(served, prompts, layout, policy, arguments.seed, max_batch=12))
             bar.update()
     if arguments.json:
         print_json(as_json(results, model.device.banner(), checkpoint.tokenizer.decode))

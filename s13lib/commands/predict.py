@@ -10,6 +10,7 @@ example:
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from statistics import median
 
 from s13lib.commands.output import number, print_json, table, whole, whole_list
@@ -41,9 +42,9 @@ def run(arguments: argparse.Namespace) -> int:
         require_whole("--batches", batch, 1, 64)
     calibration = find_calibration(arguments.calibration)
     device = best_device()
-    contended = calibration.contended or "not contended" not in device.banner()
+    banner = device.banner()
     checkpoint = load_checkpoint(calibration.model)
-    cells = prediction_grid(
+    cells, reference = prediction_grid(
         calibration,
         checkpoint,
         device,
@@ -53,33 +54,47 @@ def run(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
     )
     order = check_order(device)
-    drift = speed_drift(calibration, cells)
+    now = Now(
+        device=banner,
+        other_device=not calibration.is_of(device.description),
+        contended=calibration.contended or "not contended" not in banner or reference.disturbed,
+        drift=reference.step_us / calibration.reference_us,
+    )
     if arguments.json:
-        print_json(as_json(calibration, cells, order, drift, contended))
+        print_json(as_json(calibration, cells, order, now))
     else:
-        print(as_text(calibration, cells, order, drift, contended))
+        print(as_text(calibration, cells, order, now))
     return 0
 
 
-def speed_drift(calibration: Calibration, cells: list[Cell]) -> float | None:
-    """How much slower the calibration's own reference step runs now; None if the grid does not hold it."""
-    for cell in cells:
-        if (cell.batch, cell.stage, cell.graph) == (1, 15, False):
-            return cell.measured.step_us / calibration.reference_us
-    return None
+@dataclass(frozen=True)
+class Now:
+    """The machine at the time of the prediction.
+
+    Args:
+        device: its banner.
+        other_device: whether the calibration is another device's.
+        contended: whether either measurement was disturbed.
+        drift: how many times as long the calibration's own reference step takes now.
+    """
+
+    device: str
+    other_device: bool
+    contended: bool
+    drift: float
 
 
-def as_json(
-    calibration: Calibration, cells: list[Cell], order: OrderCheck, drift: float | None, contended: bool
-) -> dict[str, object]:
+def as_json(calibration: Calibration, cells: list[Cell], order: OrderCheck, now: Now) -> dict[str, object]:
     """The comparison under stable keys (documented in docs/cli.md)."""
     return {
         "source": "modelled and measured",
         "calibration": calibration.name,
         "date": calibration.date,
         "device": calibration.device,
-        "contended": contended,
-        "speed_drift": drift,
+        "measured_on": now.device,
+        "other_device": now.other_device,
+        "contended": now.contended,
+        "speed_drift": now.drift,
         "median_error": median(abs(cell.error) for cell in cells),
         "wrong_bottlenecks": sum(not c.right_bottleneck and not c.near_crossover for c in cells),
         "order_measured_us": order.measured_us,
@@ -93,6 +108,8 @@ def as_json(
                 "measured_us": cell.measured.step_us,
                 "median_us": cell.measured.median_step_us,
                 "predicted_us": cell.predicted.step_us,
+                "interval_low_us": cell.interval_us(calibration, now.contended)[0],
+                "interval_high_us": cell.interval_us(calibration, now.contended)[1],
                 "error": cell.error,
                 "measured_host_us": cell.measured.host_us,
                 "measured_device_us": cell.measured.device_busy_us,
@@ -106,11 +123,20 @@ def as_json(
     }
 
 
-def as_text(
-    calibration: Calibration, cells: list[Cell], order: OrderCheck, drift: float | None, contended: bool
-) -> str:
+def as_text(calibration: Calibration, cells: list[Cell], order: OrderCheck, now: Now) -> str:
     """The comparison for people."""
-    header = ("batch", "stage", "path", "measured µs", "to median", "predicted µs", "error", "bound by", "predicted")
+    header = (
+        "batch",
+        "stage",
+        "path",
+        "measured µs",
+        "to median",
+        "predicted µs",
+        "interval",
+        "error",
+        "bound by",
+        "predicted",
+    )
     lines = []
     for cell in cells:
         measured = cell.measured
@@ -125,6 +151,7 @@ def as_text(
                 f"{measured.step_us:,.0f}",
                 f"+{measured.median_step_us / measured.step_us - 1:.0%}",
                 f"{cell.predicted.step_us:,.0f}",
+                "{:,.0f}–{:,.0f}".format(*cell.interval_us(calibration, now.contended)),
                 f"{cell.error:+.1%}",
                 bound,
                 predicted + mark,
@@ -134,18 +161,27 @@ def as_text(
     wrong = sum(not c.right_bottleneck and not c.near_crossover for c in cells)
     out = [
         f"Modelled with calibration {calibration.name!r} ({calibration.date}, {calibration.device});",
-        "measured now. 'to median': how far the median of the repeats lies above the quietest.",
+        f"measured now on {now.device}.",
+        "'to median': how far the median of the repeats lies above the quietest. 'interval': by the spread of launches"
+        + (", or of the cell's own repeats where that is wider." if now.contended else "."),
         table(header, lines),
         f"Median error {median(errors):.1%}, largest {max(errors):.1%}; wrong bottleneck in {wrong} of {len(cells)} "
         "cells, those within 15% of the crossover left out.",
         f"Short kernels before long ones, measured {order.measured_us:,.0f} µs: the recurrence errs by "
         f"{order.recurrence_error:.1%}, max(host, device) by {order.naive_error:.1%}.",
     ]
-    if drift is not None and abs(drift - 1) > NOTABLE_DRIFT:
+    if now.other_device:
+        out.append("The calibration is another device's: run s13 calibrate here to judge the model.")
+    if abs(now.drift - 1) > NOTABLE_DRIFT:
         out.append(
-            f"The machine's own speed has changed since the calibration: its reference step takes {drift:.2f} times as "
-            "long now. Calibrate again to judge the model."
+            "The machine's own speed has changed since the calibration: its reference step takes "
+            f"{now.drift:.2f} times as long now. Calibrate again to judge the model."
         )
-    if contended:
-        out.append("The machine was or is contended: read each measured time as anywhere up to its median and beyond.")
+    if ", 1 usable processor:" in now.device:
+        out.append("With one processor host and device take turns: these times say nothing about the model.")
+    elif now.contended:
+        out.append(
+            "The machine was or is contended: intervals are widened, and each measured time may be anywhere up to its "
+            "median and beyond."
+        )
     return "\n".join(out)

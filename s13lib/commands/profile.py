@@ -8,6 +8,9 @@ example:
 from __future__ import annotations
 
 import argparse
+import datetime
+from collections.abc import Sequence
+from dataclasses import replace
 
 from s13lib.commands.decode import load_model
 from s13lib.commands.output import print_json, whole, write_files
@@ -20,9 +23,10 @@ from s13lib.profiling.measure import MeasuredStep, measure_steps
 from s13lib.profiling.operators import count_operators
 from s13lib.profiling.steps import eager_step, running_batch
 from s13lib.simulator.chrome_trace import chrome_trace
-from s13lib.simulator.timeline import Gap, Timeline
+from s13lib.simulator.timeline import Gap, Span, Timeline
 
 GAPS_SHOWN = 5
+ALONE = 0.5  # a launch that covers so much of a gap explains it alone
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         launch = eager_step(model, batch)
     step = measure_steps(model.device, {"step": launch}, arguments.repeats, recorded=arguments.repeats)["step"]
-    timeline = step.timeline
+    banner = model.device.banner()
+    timeline = labelled(step.timeline, banner)
     how = "one graph replay" if arguments.graph else "launched one by one"
     title = f"{arguments.model}, batch {arguments.batch}, {arguments.stage} kernels a layer, {how}"
     written = write_files(
@@ -64,8 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
             (arguments.svg, "--svg", lambda: timeline_svg([Panel(title, timeline)], arguments.language)),
         ]
     )
-    operators = count_operators(load_checkpoint(arguments.model).textbook()) if arguments.operators else None
-    result = as_json(arguments, step, operators)
+    operators = None
+    if arguments.operators:
+        textbook = load_checkpoint(arguments.model).textbook()
+        operators = count_operators(textbook, arguments.context, arguments.batch)
+    result = as_json(arguments, step, banner, operators)
     if arguments.json:
         print_json(result)
     else:
@@ -75,27 +83,44 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def labelled(timeline: Timeline, banner: str) -> Timeline:
+    """The timeline with the day and the device's contention in its provenance, which files keep."""
+    device = timeline.provenance
+    rest = banner.removeprefix(device)
+    return replace(timeline, provenance=f"{device}, {datetime.date.today().isoformat()}{rest}")
+
+
 def largest_gaps(timeline: Timeline) -> list[tuple[Gap, str]]:
-    """The longest idle stretches of the device, each with the host span that covers most of it."""
-    found = []
-    for gap in sorted(timeline.gaps, key=lambda g: -g.duration_us)[:GAPS_SHOWN]:
-        end = gap.start_us + gap.duration_us
-
-        def overlap(span, gap=gap, end=end) -> float:
-            return min(span.end_us, end) - max(span.start_us, gap.start_us)
-
-        best = max(timeline.host, key=overlap, default=None)
-        doing = best.name if best is not None and overlap(best) > 0 else "between launches"
-        found.append((gap, doing))
-    return found
+    """The longest idle stretches of the device, each with what the host did meanwhile."""
+    longest = sorted(timeline.gaps, key=lambda g: -g.duration_us)[:GAPS_SHOWN]
+    return [(gap, host_work(timeline.host, gap)) for gap in longest]
 
 
-def as_json(arguments: argparse.Namespace, step: MeasuredStep, operators: tuple | None) -> dict[str, object]:
+def host_work(host: Sequence[Span], gap: Gap) -> str:
+    """What the host did during a gap, in words."""
+    end_us = gap.start_us + gap.duration_us
+    if not any(s.end_us > gap.start_us for s in host):
+        return "nothing left to launch: waiting for the device"
+    within = {s: min(s.end_us, end_us) - max(s.start_us, gap.start_us) for s in host}
+    within = {s: us for s, us in within.items() if us > 0}
+    if any(s.kind == "graph" for s in within):
+        return "replaying the graph"
+    if len(within) > 1 and max(within.values()) < ALONE * gap.duration_us:
+        first, *_, last = within
+        return f"{len(within)} launches, from {first.name} to {last.name}"
+    if sum(within.values()) < ALONE * gap.duration_us:
+        return "between launches"
+    return f"launching {max(within, key=within.get).name}"
+
+
+def as_json(
+    arguments: argparse.Namespace, step: MeasuredStep, banner: str, operators: tuple | None
+) -> dict[str, object]:
     """The profile under stable keys (documented in docs/cli.md)."""
     timeline = step.timeline
     return {
         "source": "measured",
-        "device": timeline.provenance,
+        "device": banner,
         "model": arguments.model,
         "stage": arguments.stage,
         "batch": arguments.batch,
@@ -105,6 +130,7 @@ def as_json(arguments: argparse.Namespace, step: MeasuredStep, operators: tuple 
         "kernels": step.kernels,
         "step_us": timeline.step_us,
         "unrecorded_step_us": step.step_us,
+        "median_step_us": step.median_step_us,
         "host_us": timeline.host_us,
         "device_us": timeline.device_us,
         "bottleneck": timeline.bottleneck,
@@ -124,13 +150,14 @@ def as_json(arguments: argparse.Namespace, step: MeasuredStep, operators: tuple 
 def as_text(title: str, r: dict) -> str:
     """The profile for people."""
     larger = {"host": "host: launching takes longer than computing", "device": "device: computing takes longer"}
+    without = f"{r['unrecorded_step_us']:,.0f} µs without (median of the repeats {r['median_step_us']:,.0f})"
     rows = [
         ("Step", title),
         (
             "Launches",
             f"{r['launches']} by the host, {r['kernels']} kernels; median {r['median_launch_us']:.2f} µs each",
         ),
-        ("Step time", f"{r['step_us']:,.0f} µs while recording, {r['unrecorded_step_us']:,.0f} µs without"),
+        ("Step time", f"{r['step_us']:,.0f} µs while recording, {without}"),
         ("Host, launches", f"{r['host_us']:,.0f} µs"),
         ("Device, kernels", f"{r['device_us']:,.0f} µs"),
         ("Bottleneck", larger[r["bottleneck"]]),

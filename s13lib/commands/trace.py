@@ -13,11 +13,10 @@ import argparse
 import textwrap
 
 from s13lib.commands.output import heading, print_json, table, whole, write_files
-from s13lib.errors import look_up
-from s13lib.figures import timeline_svg
+from s13lib.errors import InputError, look_up
 from s13lib.figures.svg import format_us
 from s13lib.figures.timeline import LABELS
-from s13lib.profiling import REASONS, IdleGap, TraceChange, TraceReport, Verdict, read_trace, telling_panel
+from s13lib.profiling import REASONS, IdleGap, TraceChange, TraceReport, Verdict, read_trace, telling_svg
 
 LONGEST_GAPS = 10  # in JSON; the text shows half of them
 WIDTH, MARGIN = 110, 17  # characters of a line, and before a value
@@ -38,10 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     look_up(LABELS, arguments.language, "--language")
+    for option, name in (("FILE", arguments.file), ("--against", arguments.against)):
+        if name == "":
+            raise InputError(f"{option} is empty: name a file.")
     reports = [_report(name, arguments.stream) for name in (arguments.against, arguments.file) if name is not None]
 
     def picture() -> str:
-        return timeline_svg([telling_panel(report, arguments.language) for report in reports], arguments.language)
+        return telling_svg(reports, arguments.language)
 
     written = write_files([(arguments.svg, "--svg", picture)])
     if arguments.against is not None:
@@ -69,6 +71,7 @@ def as_json(report: TraceReport) -> dict[str, object]:
     return {
         "source": trace.label,
         "file": trace.name,
+        "provenance": trace.timeline.provenance,
         "date": trace.date,
         "rank": trace.rank,
         "device_kernels": report.device_kernels,
@@ -120,16 +123,16 @@ def as_text(report: TraceReport) -> str:
     """The report for people."""
     trace, verdict = report.trace, report.verdict
     rows = [("Device", _device(report, i)) for i in range(len(report.devices))]
-    if when := ", ".join(filter(None, [trace.date, None if trace.rank is None else f"rank {trace.rank}"])):
+    if trace.exported:
+        rows.append(("Where from", f"{trace.source}: {trace.timeline.provenance}"))
+    elif when := ", ".join(filter(None, [trace.date, None if trace.rank is None else f"rank {trace.rank}"])):
         rows.append(("Recorded", when))
-    if trace.source != "recorded":
-        rows.append(("Made with", trace.timeline.provenance))
     rows += [
         ("Device work", f"{report.device_kernels:,} kernels; copies and fills: {report.device_copies:,}"),
-        ("Device busy", f"{_share(report.busy_fraction)} of {format_us(report.extent_us)}, first start to last end"),
+        ("Device busy", f"{_share(report.busy_fraction)} of {format_us(report.extent_us)}, {_extent(report)}"),
         ("Launch calls", _launches(report)),
         *(("Graph launches", line) for line in _graphs(report)),
-        ("Queue delay", f"{_us(report.queue_delay_us)} (median from a launch's end to its kernel's start)"),
+        ("Queue delay", f"{_queue_delay(report.queue_delay_us)}"),
         ("Gaps", f"{len(report.gaps):,}: {format_us(report.idle_us)} in all, median {_us(report.gap_median_us)}"),
         ("Step", f"{format_us(report.step_us)} ({report.step_from})"),
         ("Verdict", f"{verdict.name}: {verdict.why}"),
@@ -151,6 +154,17 @@ def _help(verdict: Verdict) -> str:
     if verdict.would_help is None:
         return verdict.advice
     return f"{' and '.join(verdict.would_help) or 'nothing'}: {verdict.advice}"
+
+
+def _extent(report: TraceReport) -> str:
+    waits = any(d.first_wait for d in report.devices)
+    return f"first {'wait' if waits else 'start'} to last end"
+
+
+def _queue_delay(us: float | None) -> str:
+    if us is not None and us < 0:
+        return f"none: a kernel typically starts {format_us(-us)} before its launch call returns"
+    return f"{_us(us)} (median from a launch's end to its kernel's start)"
 
 
 def _device(report: TraceReport, index: int) -> str:

@@ -2,6 +2,7 @@
 
 ::
 
+    import s13lib.kernels.softgpu           # the built-in kernels
     device = best_device()
     x, y = device.tensor([1.0, 2.0]), device.empty(2)
     device.kernels.scale(x, y, 2.0)         # asynchronous, in order

@@ -63,20 +63,26 @@ def launch({parameters}):
 
 
 class Namespace:
-    """``device.kernels``: launch functions by name, of the built-in kernels and of the learner's own."""
+    """``device.kernels``: launch functions by name, of the built-in kernels and of the learner's own.
+
+    A built-in kernel keeps its name, also against a learner's that was there first: the model launches it by that name.
+    """
 
     def __init__(self, device: SoftGPU) -> None:
         self._device = device
+        self._own: dict[str, Callable] = {}
 
     def __getattr__(self, name: str) -> Callable:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
+        if name in self._own and name not in REGISTRY:
+            return self._own[name]
         launch = self._device.launcher(look_up(REGISTRY, name, "device.kernels"))
         setattr(self, name, launch)
         return launch
 
     def __dir__(self) -> list[str]:
-        return sorted({*REGISTRY, *vars(self)} - {"_device"})
+        return sorted({*REGISTRY, *self._own})
 
 
 class BoundLaunch:

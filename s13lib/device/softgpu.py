@@ -11,7 +11,7 @@ import torch
 from s13lib.device.entry import describe_exception
 from s13lib.device.errors import CaptureError, DeviceError
 from s13lib.device.graph import Capture, Graph
-from s13lib.device.kernel import REGISTRY, Kernel, name_at
+from s13lib.device.kernel import Kernel, name_at
 from s13lib.device.launch import BoundLaunch, Namespace, make_launch
 from s13lib.device.memory import Block, Memory, Pool, checked_shape, element_count
 from s13lib.device.processors import CONTENDED_BELOW, processor_name, processor_share, usable_processors
@@ -116,8 +116,7 @@ class SoftGPU:
         if function is None:
             return lambda function: self.kernel(function, out=out)
         launch = self.launcher(Kernel(function, out, checked=True))
-        if function.__name__ not in REGISTRY:
-            setattr(self.kernels, function.__name__, launch)
+        self.kernels._own[function.__name__] = launch
         return launch
 
     def bind(self, kernel: Kernel | Callable | str, *arguments: object) -> BoundLaunch:
@@ -166,6 +165,7 @@ class SoftGPU:
         begun_ns = self._queue.clock_ns()
         if self._capture is not None:
             raise CaptureError("graph.replay() inside a capture: a graph cannot record another one.")
+        self._queue.check_usable()
         recorder, stamps = self._recorder, None
         if recorder is not None:
             stamps = np.zeros((len(graph), 2), np.int64)

@@ -66,12 +66,15 @@ class CacheAudit:
         self.cache, self.policy, self.strict = cache, policy, strict
         self.violations: list[Violation] = []
         self.strays = 0
-        self._filled: dict[int, tuple[Row, Sequence]] = {}  # row → what it last held as a real row, and whose it was
+        self._filled: dict[int, tuple[Row, object]] = {}  # row → what it last held as a real row, and for which lease
         self._last_writer: dict[int, str] = {}
         self._corrupted: dict[int, tuple[Sequence, set[int]]] = {}
 
-    def check(self, inputs: DecodeBatch, real_rows: int) -> list[Violation]:
+    def check(self, inputs: DecodeBatch, real_rows: int, leases: tuple[object, ...] | None = None) -> list[Violation]:
         """Check a step that is about to run: the rows of ``inputs``, of which the first ``real_rows`` are real.
+
+        ``leases`` says for which stay in the cache each real row was made (``DecodeBatch.leases``). Without it a row is
+        taken to belong to whoever owns the block that its own block table names for its position.
 
         It reads three small inputs and no cache, so it may be called at every step. Returns the step's violations.
 
@@ -84,18 +87,20 @@ class CacheAudit:
             slot = row[2]
             block = slot // self.cache.block_size
             owner = self.cache.owners.get(block)
-            if number < real_rows and owner is not None:
-                self._filled[number] = (row, owner)
+            if number < real_rows:
+                lease = leases[number] if leases is not None else self._lease_by_table(inputs, number, row[1])
+                self._filled[number] = (row, lease)
             if slot < 0 or block == self.cache.scratch_block:
                 continue
-            held, holder = self._filled.get(number, (None, None))
-            mine = holder if held == row else None  # a padding row that was filled in anew is nobody's
+            held, lease = self._filled.get(number, (None, None))
+            mine = lease if held == row else None  # a padding row that was filled in anew is nobody's
             if owner is None:
                 self.strays += 1
-            elif owner is not mine:
+            elif owner.lease is not mine:
                 found.append(Violation(number, slot, block, owner.name, number >= real_rows, self.policy))
                 self._mark(block, owner, slot)
-            self._last_writer[block] = owner.name if number < real_rows and owner else f"padding row {number}"
+            mark = owner.name if owner is not None and owner.lease is mine else f"row {number}"
+            self._last_writer[block] = mark if number < real_rows else f"padding row {number}"
         self.violations += found
         if found and self.strict:
             more = f" ({len(found) - 1} more such rows in this step)" if len(found) > 1 else ""
@@ -118,6 +123,13 @@ class CacheAudit:
             name = owner.name if owner is not None else ""
             states.append(BlockState(block, state, name, self._last_writer.get(block, ""), marked))
         return states
+
+    def _lease_by_table(self, inputs: DecodeBatch, row: int, position: int) -> object | None:
+        place = position // self.cache.block_size
+        if not 0 <= place < inputs.block_tables.shape[1]:
+            return None
+        owner = self.cache.owners.get(int(inputs.block_tables[row, place]))
+        return None if owner is None else owner.lease
 
     def _mark(self, block: int, owner: Sequence, slot: int) -> None:
         hurt, slots = self._corrupted.get(block, (owner, set()))

@@ -51,6 +51,8 @@ class BucketedRunner:
                 f"bucket {self.layout.top} is above the model's largest batch, {model.max_rows} rows: "
                 "leave it out, or make the model with a larger max_rows."
             )
+        if audit is not None and audit.cache is not model.cache:
+            raise InputError("audit watches another model's cache: make it with CacheAudit(model.cache).")
         self.model, self.enforce_eager = model, enforce_eager
         self.padding, self.audit = padding, audit
         self.inputs = static_inputs(model, self.layout.top, max_blocks)
@@ -93,12 +95,13 @@ class BucketedRunner:
         require(batch.rows >= 1, "rows", batch.rows, "at least 1: an empty batch has nothing to decode")
         size = self.layout.pick(batch.rows)
         if size is None or not self.runners[size].fits(batch):
+            logits = self.model.forward(batch)
             self._dispatches[Dispatch(batch.rows, batch.rows, EAGER)] += 1
-            return self.model.forward(batch)
+            return logits
         runner = self.runners[size]
         runner.fill(batch)
         if self.audit is not None:
-            self.audit.check(runner.inputs, batch.rows)
+            self.audit.check(runner.inputs, batch.rows, batch.leases)
         if self.enforce_eager:
             runner.launch_eager()
         else:

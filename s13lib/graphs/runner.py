@@ -7,7 +7,7 @@ from torch import Tensor
 
 from s13lib.device import Graph, Pool
 from s13lib.errors import InputError, require
-from s13lib.graphs.padding import Padding, scratch
+from s13lib.graphs.padding import Padding, padding_named, scratch
 from s13lib.model.batch import DecodeBatch
 from s13lib.model.decoder import DecoderModel, StepBuffers
 
@@ -25,7 +25,7 @@ class GraphRunner:
         inputs: static buffers to capture against, so that several runners can share theirs; default new ones.
         logits: where the graph writes, (batch_size, vocab), outside the pool; default a new tensor.
         pool: the pool of another runner's graph, to share its memory. Capture the largest first.
-        padding: what rows beyond the real ones hold, one of ``s13lib.graphs.padding``.
+        padding: what rows beyond the real ones hold, one of ``s13lib.graphs.padding`` or its name.
     """
 
     def __init__(
@@ -36,11 +36,12 @@ class GraphRunner:
         inputs: DecodeBatch | None = None,
         logits: Tensor | None = None,
         pool: Pool | None = None,
-        padding: Padding = scratch,
+        padding: Padding | str = scratch,
     ) -> None:
         whole = isinstance(batch_size, int) and 1 <= batch_size <= model.max_rows
         require(whole, "batch_size", batch_size, f"1 to {model.max_rows}, the model's max_rows")
-        self.model, self.batch_size, self.padding = model, batch_size, padding
+        self.model, self.batch_size = model, batch_size
+        self.padding = padding_named(padding) if isinstance(padding, str) else padding
         self.inputs = inputs if inputs is not None else static_inputs(model, batch_size, max_blocks)
         self.logits = logits if logits is not None else model.device.empty((batch_size, model.config.vocab))
         # Warm up before the capture: kernels compile, and a bad shape fails here, with everything still eager. The
@@ -53,6 +54,7 @@ class GraphRunner:
         self._input_addresses = _addresses(self.inputs)
         self._weights_generation = model.weights_generation
         self._model_addresses = _model_addresses(model)
+        self._cache = model.cache
 
     def __repr__(self) -> str:
         return f"GraphRunner(batch size {self.batch_size}, stage {self.model.stage}, {self.graph!r})"
@@ -86,6 +88,8 @@ class GraphRunner:
                 "the model's weights were replaced after the capture: the graph still reads the old ones; capture "
                 "again, or copy new values into the old tensors."
             )
+        if self.model.cache is not self._cache:
+            raise InputError("the model's cache was replaced after the capture: the graph still uses the old one.")
         self.graph.replay()
         self.model.device.synchronize()
 
@@ -146,7 +150,7 @@ def padded(batch: DecodeBatch, inputs: DecodeBatch, padding: Padding, model: Dec
 
 
 def _addresses(batch: DecodeBatch) -> dict[str, int]:
-    return {name: getattr(batch, name).data_ptr() for name in batch.__dataclass_fields__}
+    return {name: tensor.data_ptr() for name, tensor in batch.named().items()}
 
 
 def _model_addresses(model: DecoderModel) -> dict[str, int]:

@@ -23,6 +23,7 @@ class DecodeBatch:
         slot_mapping: int64 (rows,), where their keys and values go; −1 skips the write.
         block_tables: int32 (rows, max_blocks), the sequences' blocks; entries past the context are not read.
         context_lens: int32 (rows,), tokens to attend to, the new one included.
+        leases: for each row the stay in the cache (``Sequence.lease``) that it was made for; None if not known.
     """
 
     input_ids: Tensor
@@ -30,6 +31,7 @@ class DecodeBatch:
     slot_mapping: Tensor
     block_tables: Tensor
     context_lens: Tensor
+    leases: tuple[object, ...] | None = None
 
     @property
     def rows(self) -> int:
@@ -63,19 +65,27 @@ class DecodeBatch:
             torch.tensor([cache.slot(sequence, position) for _, sequence, position in rows], dtype=torch.int64),
             tables,
             torch.tensor([position + 1 for _, _, position in rows], dtype=torch.int32),
+            tuple(sequence.lease for _, sequence, _ in rows),
         )
 
     def tensors(self) -> tuple[Tensor, ...]:
         """The five tensors, in order."""
-        return tuple(getattr(self, f.name) for f in fields(self))
+        return tuple(self.named().values())
+
+    def named(self) -> dict[str, Tensor]:
+        """The five tensors by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "leases"}
 
     def first(self, rows: int) -> DecodeBatch:
         """The first ``rows`` rows, as views."""
         require(1 <= rows <= self.rows, "rows", rows, f"1 to {self.rows}")
-        return DecodeBatch(*(tensor[:rows] for tensor in self.tensors()))
+        return DecodeBatch(*(tensor[:rows] for tensor in self.tensors()), self.leases and self.leases[:rows])
 
     def copy_from(self, other: DecodeBatch) -> None:
         """Copy every row of ``other``, which has as many rows, into these buffers: no row keeps what it held."""
         require(other.rows == self.rows, "rows", other.rows, f"{self.rows}, as many as the buffers have")
-        for mine, theirs in zip(self.tensors(), other.tensors(), strict=True):
+        for (name, mine), theirs in zip(self.named().items(), other.tensors(), strict=True):
+            # copy_ would stretch a single row over all of them, and round floats: both hide a mistake.
+            given = (theirs.dtype, tuple(theirs.shape))
+            require(given == (mine.dtype, tuple(mine.shape)), name, given, f"{mine.dtype} of shape {tuple(mine.shape)}")
             mine.copy_(theirs)

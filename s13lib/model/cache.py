@@ -47,11 +47,16 @@ class BlockAllocator:
 
 @dataclass(eq=False)
 class Sequence:
-    """One request's place in the cache: its blocks in order, and how many of its tokens they hold."""
+    """One request's place in the cache: its blocks in order, and how many of its tokens they hold.
+
+    ``lease`` stands for one stay in the cache: a sequence that gave its blocks back and comes again has another, so
+    that nobody takes its old slots for its own.
+    """
 
     name: str = ""
     blocks: list[int] = field(default_factory=list)
     length: int = 0
+    lease: object = field(default_factory=object, repr=False)
 
 
 class PagedKVCache:
@@ -88,6 +93,7 @@ class PagedKVCache:
 
     def extend(self, sequence: Sequence, tokens: int) -> None:
         """Make room for ``tokens`` more tokens and count them as held. Nothing changes if the room is not there."""
+        self._check_owner(sequence)
         length = sequence.length + tokens
         if length > self.max_context:
             raise InputError(f"a sequence of {length} tokens is too long: the model takes {self.max_context}.")
@@ -105,10 +111,25 @@ class PagedKVCache:
 
     def release(self, sequence: Sequence) -> None:
         """Give all blocks of ``sequence`` back; its first block will be handed out next."""
+        self._check_owner(sequence)
         for block in reversed(sequence.blocks):
             self.allocator.free(block)
             del self.owners[block]
-        sequence.blocks, sequence.length = [], 0
+        sequence.blocks, sequence.length, sequence.lease = [], 0, object()
+
+    def shrink(self, sequence: Sequence, tokens: int) -> None:
+        """Take the last ``tokens`` tokens back, and the blocks that only they needed: undoes ``extend``."""
+        sequence.length -= tokens
+        while len(sequence.blocks) > self.blocks_for(sequence.length):
+            block = sequence.blocks.pop()
+            self.allocator.free(block)
+            del self.owners[block]
+
+    def _check_owner(self, sequence: Sequence) -> None:
+        if any(self.owners.get(block) is not sequence for block in sequence.blocks):
+            raise InputError(
+                f"sequence {sequence.name!r} has blocks that this cache did not give it: use its own cache."
+            )
 
     def slot(self, sequence: Sequence, position: int) -> int:
         """The slot that holds token ``position`` of ``sequence``."""

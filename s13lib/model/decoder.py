@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
-from s13lib.device import SoftGPU, best_device, prepare
+from s13lib.device import DeviceError, SoftGPU, best_device, prepare
 from s13lib.device.kernel import REGISTRY
-from s13lib.errors import require
+from s13lib.errors import InputError, require
 from s13lib.kernels.textbook import DecoderConfig, rope_tables
 from s13lib.model.batch import DecodeBatch
 from s13lib.model.cache import PagedKVCache, Sequence
@@ -118,24 +118,41 @@ class DecoderModel:
         require(len(tokens) >= 1, "tokens", tokens, "at least one token")
         start = sequence.length
         self.cache.extend(sequence, len(tokens))
-        for first in range(0, len(tokens), self.max_rows):
-            piece = tokens[first : first + self.max_rows]
-            rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
-            logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+        try:
+            for first in range(0, len(tokens), self.max_rows):
+                piece = tokens[first : first + self.max_rows]
+                rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
+                logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+        except DeviceError:
+            self.cache.shrink(sequence, len(tokens))  # what was not computed is not held
+            raise
         return logits[0]
 
     def decode(self, sequences: list[Sequence], tokens: list[int]) -> Tensor:
         """Feed one token to each sequence and return the logits, (len(sequences), vocab)."""
-        return self.forward(self.next_batch(sequences, tokens))
+        batch = self.next_batch(sequences, tokens)
+        try:
+            return self.forward(batch)
+        except (DeviceError, InputError):
+            for sequence in sequences:
+                self.cache.shrink(sequence, 1)
+            raise
 
     def next_batch(self, sequences: list[Sequence], tokens: list[int]) -> DecodeBatch:
-        """The batch that feeds ``tokens[i]`` to ``sequences[i]``: makes room in the cache for each."""
+        """The batch that feeds ``tokens[i]`` to ``sequences[i]``: makes room in the cache for each, or for none."""
         require(len(tokens) == len(sequences), "tokens", len(tokens), f"{len(sequences)}, one for each sequence")
-        rows = []
-        for token, sequence in zip(tokens, sequences, strict=True):
-            self.cache.extend(sequence, 1)
-            rows.append((token, sequence, sequence.length - 1))
-        return DecodeBatch.of(self.cache, rows)
+        names = [sequence.name for sequence in sequences]
+        require(len(set(map(id, sequences))) == len(sequences), "sequences", names, "different ones: a row each")
+        extended = []
+        try:
+            for sequence in sequences:
+                self.cache.extend(sequence, 1)
+                extended.append(sequence)
+        except InputError:
+            for sequence in reversed(extended):
+                self.cache.shrink(sequence, 1)
+            raise
+        return DecodeBatch.of(self.cache, [(t, s, s.length - 1) for t, s in zip(tokens, sequences, strict=True)])
 
 
 class StepBuffers:

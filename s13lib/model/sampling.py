@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor
@@ -27,8 +26,8 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        ok = isfinite(self.temperature) and self.temperature >= 0
-        require(ok, "temperature", self.temperature, "a finite number of at least 0")
+        ok = self.temperature == 0 or 0.001 <= self.temperature <= 1000
+        require(ok, "temperature", self.temperature, "0 (greedy) or from 0.001 to 1000")
         ok = self.top_k is None or (isinstance(self.top_k, int) and self.top_k >= 1)
         require(ok, "top_k", self.top_k, "None or a whole number of at least 1")
 

@@ -5,7 +5,7 @@ from s13lib.profiling.compare import TraceChange
 from s13lib.profiling.gaps import REASONS, IdleGap, idle_gaps
 from s13lib.profiling.host_ops import HostOps
 from s13lib.profiling.reader import read_trace
-from s13lib.profiling.scene import telling_panel
+from s13lib.profiling.scene import telling_panel, telling_svg
 from s13lib.profiling.trace import Trace
 from s13lib.profiling.verdict import Verdict
 
@@ -21,4 +21,5 @@ __all__ = [
     "idle_gaps",
     "read_trace",
     "telling_panel",
+    "telling_svg",
 ]

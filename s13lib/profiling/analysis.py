@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import median
 
 from s13lib.errors import InputError
-from s13lib.profiling.gaps import REASONS, IdleGap, idle_gaps
+from s13lib.profiling.gaps import REASONS, IdleGap, first_wait, idle_gaps, launch_of
 from s13lib.profiling.trace import Trace
 from s13lib.profiling.verdict import CLOCK_SLACK_US, Evidence, Verdict, judge
 from s13lib.simulator import Span, Timeline
@@ -40,8 +40,13 @@ class Submission:
 
     @property
     def is_graph(self) -> bool:
-        """A graph launch: named so by the recording, or a launch of several kernels."""
-        return self.call.kind == "graph" or (not self.call.kind and self.kernels > 1)
+        """A graph launch: named so by the recording, or, in a model, a launch of several kernels.
+
+        A call of the API says in its name what it launches: several kernels on it are then damage of the file.
+        """
+        if self.call.kind or "Launch" in self.call.name:
+            return self.call.kind == "graph"
+        return len({(s.name, s.start_us) for s in self.work if not s.kind}) > 1
 
     @property
     def queue_delay_us(self) -> float | None:
@@ -57,7 +62,9 @@ class TraceReport:
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.devices = tuple(DeviceReport(device, timeline) for device, timeline in sorted(trace.timelines.items()))
+        self.devices = tuple(
+            DeviceReport(device, timeline, trace.whole) for device, timeline in sorted(trace.timelines.items())
+        )
         if not any(timeline.device for timeline in trace.timelines.values()):
             raise InputError(f"{trace.name}: the timeline holds no device events.")
 
@@ -80,7 +87,10 @@ class TraceReport:
 
     @property
     def extent_us(self) -> float:
-        """From the first start to the last end of device work, copies included; the sum over devices."""
+        """From the first start, or the wait before it, to the last end of device work; the sum over devices.
+
+        Copies are work. The wait counts where the device is known to have been idle: see ``gaps.first_wait``.
+        """
         return sum(d.extent_us for d in self.devices)
 
     @property
@@ -137,7 +147,7 @@ class TraceReport:
 
     @cached_property
     def gaps(self) -> tuple[IdleGap, ...]:
-        """Idle stretches between device work, longest first."""
+        """Idle stretches between device work, and the wait before the first where it counts; longest first."""
         return tuple(sorted((g for d in self.devices for g in d.gaps), key=lambda g: -g.duration_us))
 
     @property
@@ -178,7 +188,11 @@ class TraceReport:
         """What bounds it, why, and what would help."""
         extent = self.extent_us or 1.0
         pause = next((g for g in self.gaps if g.reason == "pause"), None)
-        eager = [g.duration_us for g in self.gaps if g.reason == "launch" and not g.launch.kind]
+        graphs = {id(s.call) for s in self._submissions if s.is_graph}
+        late = [g for g in self.gaps if g.reason == "launch"]
+        eager = [g.duration_us for g in late if not g.launch.kind and id(g.launch) not in graphs]
+        replays = [g.duration_us for g in late if id(g.launch) in graphs]
+        unseen_us = max(d.unseen_us for d in self.devices)
         worked = [s for s in self._submissions if s.work]
         return judge(
             Evidence(
@@ -187,10 +201,13 @@ class TraceReport:
                 busy=self.busy_us / extent,
                 idle={reason: us / extent for reason, us in self.idle_us_by_reason.items()},
                 idle_before_eager=sum(eager) / extent,
+                idle_before_replays=sum(replays) / extent,
                 starved=sum(d.starved for d in self.devices) / max(1, sum(d.could_starve for d in self.devices)),
                 early=_share(s.work[0].start_us < s.call.start_us - CLOCK_SLACK_US for s in worked),
                 queue_delay_us=self.queue_delay_us,
                 long_pause=self.host_operation(pause) if pause else None,
+                host_larger=self.trace.timeline.bottleneck == "host" if self.trace.whole else None,
+                unseen_us=unseen_us,
             )
         )
 
@@ -198,10 +215,12 @@ class TraceReport:
 class DeviceReport:
     """One device's timeline, with the figures that ``TraceReport`` adds up."""
 
-    def __init__(self, device: int, timeline: Timeline) -> None:
+    def __init__(self, device: int, timeline: Timeline, whole: bool = False) -> None:
         self.device, self.timeline = device, timeline
-        self.gaps = tuple(idle_gaps(timeline))
-        self.extent_us = _extent(timeline.device)
+        self.first_wait = first_wait(timeline, whole)
+        between = tuple(idle_gaps(timeline))
+        self.gaps = between if self.first_wait is None else (self.first_wait, *between)
+        self.extent_us = _extent(timeline.device) + (self.first_wait.duration_us if self.first_wait else 0.0)
         self.submissions = _submissions(timeline)
 
     @property
@@ -216,14 +235,21 @@ class DeviceReport:
 
     @property
     def starved(self) -> int:
-        """Submissions that found the device idle."""
-        return sum(g.for_host for g in self.gaps)
+        """Submissions that found the device idle, less the first: it always does."""
+        return sum(g.for_host for g in self.gaps if g is not self.first_wait)
 
     @property
     def could_starve(self) -> int:
-        """Submissions with work, less the one that comes first, before which no gap can be seen."""
+        """Submissions with work, less the one that comes first."""
         first = min(self.timeline.device, key=lambda s: s.start_us, default=None)
         return sum(bool(s.work) and s.work[0] is not first for s in self.submissions)
+
+    @property
+    def unseen_us(self) -> float:
+        """Time from the first work's launch to that work, in which the file does not tell what the device did."""
+        first = min(self.timeline.device, key=lambda s: s.start_us, default=None)
+        launch = launch_of(self.timeline, first) if first and self.first_wait is None else None
+        return max(0.0, first.start_us - launch.end_us) if launch else 0.0
 
 
 def _submissions(timeline: Timeline) -> list[Submission]:

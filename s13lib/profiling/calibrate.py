@@ -22,6 +22,7 @@ from s13lib.progress import Progress
 from s13lib.simulator import Kernel, ModelShape, Workload, launch_times, step_kernels
 
 BATCHES = (1, 4, 16)  # measured for the calibration; predictions are checked at others too
+REFERENCE = (1, 15, False)  # batch, stage, graph of the step by which a machine's speed is known again
 REPLAY_NODES = (32, 128, 352, 480)
 
 
@@ -66,7 +67,8 @@ def calibrate(
         model=checkpoint.name,
         device=banner,
         date=datetime.date.today().isoformat(),
-        contended="not contended" not in banner,
+        # The banner looks at 20 ms before the measurement, the repeats at all of it.
+        contended="not contended" not in banner or eager.disturbed,
         reference_us=eager.step_us,
         launch_base_us=base,
         launch_argument_us=argument,
@@ -183,6 +185,18 @@ class Cell:
         """Predicted ÷ measured − 1."""
         return self.predicted.step_us / self.measured.step_us - 1
 
+    def width(self, calibration: Calibration, contended: bool) -> float:
+        """Half the width of the prediction's interval, as a share of it.
+
+        That is the spread of single launches; on a contended machine also the spread of this cell's own repeats.
+        """
+        return max(calibration.launch_spread, self.measured.noise) if contended else calibration.launch_spread
+
+    def interval_us(self, calibration: Calibration, contended: bool) -> tuple[float, float]:
+        """Where the step is predicted to lie."""
+        width, us = self.width(calibration, contended), self.predicted.step_us
+        return max(0.0, us * (1 - width)), us * (1 + width)
+
     @property
     def near_crossover(self) -> bool:
         """Whether the measured totals of host and device are within 15 % of each other."""
@@ -205,26 +219,33 @@ def prediction_grid(
     context: int = 64,
     repeats: int = 20,
     seconds: float = 12.0,
-) -> list[Cell]:
-    """Measure a grid of steps, all interleaved over at least ``seconds``, and predict each."""
+) -> tuple[list[Cell], MeasuredStep]:
+    """Measure a grid of steps, all interleaved over at least ``seconds``, and predict each.
+
+    Returns the grid's cells and the calibration's reference step, measured along with them whether it is one or not.
+    """
     shape, counts = shape_of(checkpoint.config, checkpoint.name), parameter_counts()
     steps: dict[tuple[int, int, bool], Callable[[], None]] = {}
-    for batch in batches:
-        for stage in stages:
-            model = checkpoint.model(stage, device, max_rows=64, blocks=blocks_needed(batch, context))
-            inputs = running_batch(model, batch, context)
-            steps[batch, stage, False] = eager_step(model, inputs)
-            runner = GraphRunner(model, batch)
-            runner.run(inputs)
-            steps[batch, stage, True] = runner.graph.replay
+    wanted = [(batch, stage) for batch in batches for stage in stages]
+    for batch, stage in dict.fromkeys([*wanted, REFERENCE[:2]]):
+        model = checkpoint.model(stage, device, max_rows=64, blocks=blocks_needed(batch, context))
+        inputs = running_batch(model, batch, context)
+        steps[batch, stage, False] = eager_step(model, inputs)
+        if (batch, stage) not in wanted:
+            continue
+        runner = GraphRunner(model, batch)
+        runner.run(inputs)
+        steps[batch, stage, True] = runner.graph.replay
     with Progress("measuring", 100) as bar:
         found = measure_steps(
             device, steps, repeats, 10, seconds, lambda share: bar.update(round(100 * share) - bar.done)
         )
-    return [
+    cells = [
         Cell(*key, step, calibration.step(shape, key[1], Workload.decode(key[0], context), key[2], counts))
         for key, step in found.items()
+        if key[:2] in wanted
     ]
+    return cells, found[REFERENCE]
 
 
 @dataclass(frozen=True)

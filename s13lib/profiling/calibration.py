@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
@@ -22,10 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from s13lib.errors import InputError, look_up
+from s13lib.errors import InputError, look_up, shortened
 from s13lib.kernels import KERNEL_FOR
 from s13lib.simulator import DTypes, Kernel, ModelShape, Workload, launch_times, step_kernels
 
+MOST = 1e15  # a larger number in a stored calibration is damage
+RATES = ("reference_us", "bandwidth", "linear_rate", "attention_rate", "elementwise_rate")  # what one divides by
 FLOAT32 = DTypes(4, 4, 4)
 LINEAR = ("q", "k", "v", "o", "gate", "up", "down", "lm_head")
 
@@ -71,6 +74,15 @@ class Calibration:
     linear_rate: float
     attention_rate: float
     elementwise_rate: float
+
+    @property
+    def one_processor(self) -> bool:
+        """Whether the device had one processor only: then host and device took turns."""
+        return ", 1 usable processor:" in self.device
+
+    def is_of(self, description: str) -> bool:
+        """Whether the device measured is the one that ``description`` names, apart from contention."""
+        return self.device == description or self.device.startswith((f"{description},", f"{description}:"))
 
     def kernel_us(self, kernel: Kernel, shape: ModelShape, work: Workload) -> float:
         """Modelled time of one kernel."""
@@ -160,10 +172,39 @@ def load_calibrations() -> dict[str, Calibration]:
         return {}
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        names = {f.name for f in fields(Calibration)}
-        return {name: Calibration(**{k: v for k, v in entry.items() if k in names}) for name, entry in stored.items()}
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} cannot be used: {error}; remove it and run s13 calibrate again.") from error
+        if not isinstance(stored, dict):
+            raise ValueError("it is no JSON object")
+        return {name: _checked(name, entry) for name, entry in stored.items()}
+    except (OSError, ValueError, RecursionError) as error:
+        why = (
+            "it is nested too deep" if isinstance(error, RecursionError) else getattr(error, "strerror", None) or error
+        )
+        raise InputError(f"{path} cannot be used: {why}; remove it and run s13 calibrate again.") from error
+
+
+def _checked(name: str, entry: object) -> Calibration:
+    """The calibration that a stored entry holds; a ``ValueError`` says what is wrong with it."""
+    if not name.isprintable() or not isinstance(entry, dict):
+        raise ValueError(f"its entry {shortened(name)} is no calibration")
+    values = {}
+    for f in fields(Calibration):
+        if f.name not in entry:
+            raise ValueError(f"entry {shortened(name)} lacks {f.name}")
+        value = entry[f.name]
+        if f.type == "str":
+            good, allowed = isinstance(value, str) and bool(value) and value.isprintable(), "printable text"
+        elif f.type == "bool":
+            good, allowed = isinstance(value, bool), "true or false"
+        else:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            positive = f.name in RATES
+            # Written so that NaN fails too.
+            good = number and (0 < value <= MOST if positive else 0 <= value <= MOST)
+            allowed = "a number above 0" if positive else "a number of at least 0"
+        if not good:
+            raise ValueError(f"{f.name} of entry {shortened(name)} is {shortened(value)} and must be {allowed}")
+        values[f.name] = value
+    return Calibration(**values)
 
 
 def find_calibration(name: str) -> Calibration:
@@ -172,6 +213,18 @@ def find_calibration(name: str) -> Calibration:
     if not known:
         raise InputError("no calibration is stored on this machine yet: run s13 calibrate first.")
     return look_up(known, name, "calibration")
+
+
+def check_storage() -> None:
+    """Raise an ``InputError`` where a calibration could not be stored: to know it before minutes of measuring."""
+    load_calibrations()
+    folder = config_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written: {error.strerror or error}.") from error
 
 
 def store_calibration(calibration: Calibration) -> Path:

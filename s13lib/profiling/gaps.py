@@ -72,6 +72,38 @@ def idle_gaps(timeline: Timeline) -> Iterator[IdleGap]:
         idle_since = span.end_us if idle_since is None else max(idle_since, span.end_us)
 
 
+def first_wait(timeline: Timeline, whole: bool) -> IdleGap | None:
+    """The wait of the device before its first work, as far as the timeline shows that it was idle then.
+
+    A ``whole`` timeline begins with an idle device: it waited from the first host span on. In a profiler's file the
+    device may have had work that is not recorded; it was certainly free where its first work followed its launch like
+    one kernel the other, and then the wait runs from the start of that launch.
+    """
+    first = min(timeline.device, key=lambda s: s.start_us, default=None)
+    if first is None:
+        return None
+    launch = launch_of(timeline, first)
+    if whole:
+        start_us = timeline.start_us
+    elif launch is not None and first.start_us - launch.end_us <= BOUNDARY_US:
+        start_us = launch.start_us
+    else:
+        return None
+    if first.start_us - start_us <= CLOCK_STEP_US:
+        return None
+    reason = _reason(start_us, first.start_us, launch, is_first=True)
+    # The host is at this very launch, however long it takes: that is no pause.
+    reason = "launch" if reason == "pause" and launch.start_us - start_us <= PAUSE_US else reason
+    return IdleGap(start_us, first.start_us - start_us, first, launch, reason)
+
+
+def launch_of(timeline: Timeline, work: Span) -> Span | None:
+    """The host call that submitted a kernel or copy; None where the timeline lacks it."""
+    if work.correlation is None:
+        return None
+    return next((s for s in timeline.host if s.correlation == work.correlation), None)
+
+
 def _reason(start_us: float, end_us: float, launch: Span | None, is_first: bool) -> str:
     duration_us = end_us - start_us
     if launch is None:

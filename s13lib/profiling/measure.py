@@ -18,6 +18,8 @@ from s13lib.simulator.timeline import Timeline
 
 K = TypeVar("K")
 
+NOISY = 0.15  # the median of the repeats so far above the quietest: other work took the processors from some of them
+
 
 @dataclass(frozen=True)
 class MeasuredStep:
@@ -34,6 +36,16 @@ class MeasuredStep:
     host_us: float
     median_step_us: float
     timeline: Timeline
+
+    @property
+    def noise(self) -> float:
+        """How far the median of the repeats lies above the quietest, as a share of it."""
+        return self.median_step_us / self.step_us - 1
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the repeats themselves show that the machine was contended."""
+        return self.noise > NOISY
 
     @property
     def device_busy_us(self) -> float:

@@ -7,6 +7,7 @@ https://github.com/pytorch/kineto; the Trace Event Format is described in the Ch
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ API_CATEGORIES = ("runtime", "driver")  # cuda_runtime, cuda_driver, hip_runtime
 NO_HOST_OPERATION = ("gpu_user_annotation", "trace")  # on the device's rows; the profiler's own span
 LARGEST_US = 1e16  # the year 2286 in µs since 1970; larger numbers are damage, and their sums would be infinite
 EPOCH_US = 1.4e15  # 2014, before there was Kineto: a later time stamp counts from 1970, an earlier one from a base
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}\b")  # in the provenance of an exported timeline
 KEPT_HEADERS = ("deviceProperties", "distributedInfo", "baseTimeNanoseconds", "otherData")
 
 
@@ -49,9 +51,12 @@ def read_trace(path: str | Path) -> Trace:
         InputError: one sentence, for a file that is missing, empty, cut short, damaged, no trace, or without any
             device events.
     """
+    if not str(path):
+        raise InputError("the trace's name is empty: name a file.")
     path = Path(path)
     headers: dict[str, object] = {}
     events: _Exported | _Kineto | None = None
+    found = 0
     for key, value in stream_trace(path):
         if key != EVENTS:
             if key in KEPT_HEADERS:
@@ -59,10 +64,13 @@ def read_trace(path: str | Path) -> Trace:
             continue
         if events is None:
             events = _Exported() if _dict(headers.get("otherData")).get("schema") == SCHEMA else _Kineto()
+        found += 1
         if isinstance(value, dict):
             events.add(value)
     if events is None:
         raise InputError(f"{path}: the trace holds no events.")
+    if not events.seen:
+        raise InputError(f"{path}: not a trace: none of the {found:,} values in its list is an event.")
     return events.trace(path, headers)
 
 
@@ -72,10 +80,14 @@ class _Exported:
     def __init__(self) -> None:
         self._host: list[Span] = []
         self._device: list[Span] = []
+        self.seen = self._skipped = 0
 
     def add(self, event: dict) -> None:
-        times = _times(event)
-        if event.get("ph") != "X" or times is None:
+        self.seen += 1
+        if event.get("ph") != "X":
+            return
+        if (times := _times(event)) is None:
+            self._skipped += 1
             return
         args = _dict(event.get("args"))
         correlation = args.get("correlation")
@@ -87,8 +99,20 @@ class _Exported:
     def trace(self, path: Path, headers: dict[str, object]) -> Trace:
         origin = _dict(headers.get("otherData"))
         source = origin.get("source") if origin.get("source") in get_args(Source) else "recorded"
-        timeline = Timeline(tuple(self._host), tuple(self._device), source, _text(origin.get("provenance")))
-        return Trace(path.name, source, {0: timeline}, host_ops=HostOps(self._host))
+        provenance = _text(origin.get("provenance"))
+        if self._skipped and not self._device:
+            raise InputError(f"{path}: {_unusable(self._skipped, self.seen)}")
+        timeline = Timeline(tuple(self._host), tuple(self._device), source, provenance)
+        date = (DATE.findall(provenance) or [None])[-1]
+        return Trace(
+            path.name,
+            source,
+            {0: timeline},
+            host_ops=HostOps(self._host),
+            date=date,
+            skipped=self._skipped,
+            exported=True,
+        )
 
 
 class _Kineto:
@@ -100,10 +124,10 @@ class _Kineto:
         self._ops = HostOps()
         self._steps: list[float] = []
         self._names: dict[str, str] = {}  # one object for each name, however often it occurs
-        self._events = self._skipped = 0
+        self.seen = self._skipped = 0
 
     def add(self, event: dict) -> None:
-        self._events += 1
+        self.seen += 1
         if event.get("ph") != "X":
             return
         category = _text(event.get("cat")).lower()
@@ -134,9 +158,13 @@ class _Kineto:
         self._work.append(Work(start, duration, name, _correlation(args.get("correlation")), kind, lane, device))
 
     def trace(self, path: Path, headers: dict[str, object]) -> Trace:
+        if not self._work and self._skipped:
+            raise InputError(f"{path}: {_unusable(self._skipped, self.seen)}")
         if not self._work:
             why = "a trace of the CPU alone, unless the profiler was asked for ProfilerActivity.CUDA"
-            raise InputError(f"{path}: none of its {self._events:,} events is a device's kernel or copy ({why}).")
+            raise InputError(f"{path}: none of its {self.seen:,} events is a device's kernel or copy ({why}).")
+        # A stream cannot run the same kernel twice at a time: an event that occurs twice was written twice.
+        self._work, self._calls = list(dict.fromkeys(self._work)), list(dict.fromkeys(self._calls))
         origin = min(self._ops.start_us, min(w.start_us for w in self._work))
         date, names = _date(origin, headers.get("baseTimeNanoseconds")), _device_names(headers.get("deviceProperties"))
         timelines = {}
@@ -178,7 +206,7 @@ def _launches(calls: list[Call], work: list[Work], origin: float) -> list[Span]:
         elif call.name in GRAPH_LAUNCHES:
             kind = "graph"
         elif count and "launch" in call.name.lower():  # such as cudaLaunchCooperativeKernel
-            kind = "graph" if count > 1 else ""
+            kind = "graph" if "graph" in call.name.lower() else ""
         elif call.correlation in submitted:
             kind = "call"
         else:
@@ -188,6 +216,13 @@ def _launches(calls: list[Call], work: list[Work], origin: float) -> list[Span]:
 
 
 # ---- fields that may be missing or wrong
+
+
+def _unusable(skipped: int, seen: int) -> str:
+    return (
+        f"the times of {skipped:,} of its {seen:,} events cannot be used, and no kernel or copy is left: "
+        "ts and dur must be numbers, and dur not negative."
+    )
 
 
 def _dict(value: object) -> dict:

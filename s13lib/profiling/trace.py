@@ -30,6 +30,7 @@ class Trace:
         date: the day of the recording (UTC), where the file tells.
         rank: of a distributed job, where the file tells.
         skipped: events of devices and launch calls that lack a usable time, and are left out.
+        exported: whether ``chrome_trace`` wrote the file.
     """
 
     name: str
@@ -41,11 +42,21 @@ class Trace:
     date: str | None = None
     rank: int | None = None
     skipped: int = 0
+    exported: bool = False
 
     @property
     def label(self) -> str:
         """Where the figures come from: "recorded (file)"."""
         return f"{self.source} ({self.name})"
+
+    @property
+    def whole(self) -> bool:
+        """Whether host and device are here from an idle device on: a step of this library, modelled or measured.
+
+        A profiler's timeline is a part of what ran; it names threads and streams, even where it was exported again.
+        """
+        spans = (s for t in self.timelines.values() for s in (*t.host, *t.device))
+        return self.exported and (self.source != "recorded" or not any(s.lane for s in spans))
 
     @property
     def timeline(self) -> Timeline:

@@ -11,6 +11,9 @@ WORTHWHILE = 0.10
 # Where at least three launches in four found an idle device, the device's queue is empty throughout: the host sets
 # the pace. With fewer, launch-bound and device-bound stretches alternate.
 STARVED = 0.75
+# Where kernels and launches both vary, many launches are a hair early and find the device still busy, and the host sets
+# the pace all the same. So a step is launch-bound too when the device waits for launches for longer than it works:
+# no change to kernels could then shorten the step as much as one to launches.
 # Above half, one reason outweighs all others together.
 MOST = 0.5
 # A kernel cannot start before its launch does. Both clocks are aligned by the profiler to about a microsecond.
@@ -19,7 +22,7 @@ CLOCKS_DISAGREE = 0.05  # of the launches: fewer are stray
 SHOWN = 0.005  # a share that is not printed as nothing
 
 LAUNCH_BOUND, DEVICE_BOUND, MIXED, UNDECIDED = "launch-bound", "device-bound", "mixed", "not decidable"
-GRAPH, FUSION = "graph", "fusion"
+GRAPH, FUSION, HOST = "graph", "fusion", "host"
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,13 @@ class Evidence:
         busy: share in which the device worked.
         idle: reason (see ``gaps.REASONS``) → share.
         idle_before_eager: share of gaps that end with a launch of one kernel that came late.
+        idle_before_replays: share of gaps that end with a graph launch that came late.
         starved: share of launches that found the device idle.
         early: share of launches whose kernel starts before they do.
         queue_delay_us: median time from a launch's end to its kernel's start; None without launches.
         long_pause: what the host did in the longest pause.
+        host_larger: whether the launches' total exceeds the device's; None where the file does not hold a whole step.
+        unseen_us: time from the first launch to its kernel in which the file does not show what the device did.
     """
 
     kernels: int
@@ -47,11 +53,15 @@ class Evidence:
     early: float
     queue_delay_us: float | None
     long_pause: str | None = None
+    idle_before_replays: float = 0.0
+    host_larger: bool | None = None
+    unseen_us: float = 0.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the four verdicts, and what would help: "graph", "fusion", both, nothing, or None where it is not known.
+    """One of the four verdicts, and what would help: any of "graph", "fusion" and "host" (less host work between
+    replays), nothing, or None where it is not known.
 
     ``why`` and ``advice`` say so in words.
     """
@@ -74,19 +84,27 @@ def judge(e: Evidence) -> Verdict:
     busy, late, boundary = e.busy / active, e.idle["launch"] / active, e.idle["boundary"] / active
     starved = f"{e.starved:.0%} of the launches found it idle"
     if busy + boundary < 1 - WORTHWHILE:
-        launch_bound = e.starved >= STARVED and late >= MOST * (1 - busy)
+        starving = e.starved >= STARVED and late >= MOST * (1 - busy)
+        # In a whole step the totals are known, and the larger one is the bottleneck: the verdict never denies that.
+        launch_bound = (starving or late > busy) and e.host_larger is not False
         name = LAUNCH_BOUND if launch_bound else MIXED
         why = f"the device is busy {busy:.1%} of the time and waits for launches {late:.1%}; {starved}"
-    elif e.starved >= STARVED:
-        name, why = MIXED, f"host and device are level: the device is busy {busy:.1%} of the time, and yet {starved}"
+    elif e.starved >= STARVED or e.host_larger:
+        yet = starved if e.starved >= STARVED else "the launches' total is the larger one"
+        name, why = MIXED, f"host and device are level: the device is busy {busy:.1%} of the time, and yet {yet}"
     else:
         between = f", and {boundary:.1%} lies between two queued kernels" if boundary >= SHOWN else ""
         name, why = DEVICE_BOUND, f"the device is busy {busy:.1%} of the time{between}"
     if e.queue_delay_us is not None:
-        why += f"; a kernel typically starts {format_us(e.queue_delay_us)} after its launch"
+        why += f"; a kernel typically starts {delay(e.queue_delay_us)}"
     if e.idle["pause"] >= SHOWN:
         why += f"; pauses of the host, {e.idle['pause']:.1%} of the whole, are set apart"
-    helps, advice = _what_helps(e.idle_before_eager / active, late, boundary)
+    if e.unseen_us >= WORTHWHILE * (e.extent_us + e.unseen_us):
+        why += (
+            f"; what the device did in the {format_us(e.unseen_us)} between the first launch and its kernel is not in "
+            "the file, and does not count"
+        )
+    helps, advice = _what_helps(e.idle_before_eager / active, e.idle_before_replays / active, boundary)
     if name == MIXED and not helps:
         advice = "launches and kernels would both have to get shorter"
     return Verdict(name, why, helps, advice)
@@ -112,23 +130,35 @@ def _why_not_decidable(e: Evidence) -> str | None:
         under = f", the longest under {e.long_pause}" if e.long_pause else ""
         return f"in {e.idle['pause']:.1%} of the time the host launches nothing for a millisecond or more{under}"
     if e.idle["blocked"] >= MOST * idle:
-        return (
-            f"the device idles {idle:.1%} of the time, mostly with work already queued: "
+        return f"the device idles {idle:.1%} of the time, mostly with work already queued: " + (
             "it waits for another stream, another device or an event"
+            if e.host_larger is None
+            else "its thread got no processor, as on a contended machine"
         )
     return None
 
 
-def _what_helps(eager: float, late: float, boundary: float) -> tuple[tuple[str, ...], str]:
+def delay(us: float) -> str:
+    """When a kernel starts, against its launch call's return."""
+    return f"{format_us(us)} after its launch" if us >= 0 else "before its launch call returns"
+
+
+def _what_helps(eager: float, replays: float, boundary: float) -> tuple[tuple[str, ...], str]:
     """Names and a sentence, from shares of the time."""
     helps, parts = [], []
     if eager >= WORTHWHILE:
         helps.append(GRAPH)
         parts.append(f"a graph would remove up to {eager:.0%} of the time, the waits for single launches")
-    if late + boundary >= WORTHWHILE:
+    if eager + boundary >= WORTHWHILE:
         helps.append(FUSION)
         parts.append(
-            f"fusion would shrink {late + boundary:.0%} of the time, the waits and boundaries that each kernel brings"
+            f"fusion would shrink {eager + boundary:.0%} of the time, the waits and boundaries that each kernel brings"
+        )
+    if replays >= WORTHWHILE:
+        helps.append(HOST)
+        parts.append(
+            f"{replays:.0%} of the time the device waits for the host between replays: neither a graph nor fusion "
+            "removes that, only less host work there"
         )
     if not helps:
         parts.append("waits and kernel boundaries together are less than a tenth of the time")

@@ -54,7 +54,8 @@ def test_the_padding_table(s13):
         assert data[wrong]["corrupted_slots"] > 0
         assert f"({wrong}) writes to slot" in data[wrong]["first_alarm"]
     assert data["scratch"]["texts"] == data["skip"]["texts"]
-    assert any(row["steps_differing"] == 0 for row in data["naive"]["by_batch"])  # only some batch sizes show it
+    for row in data["naive"]["by_batch"]:  # only where rows are padded; what is corrupted stays so at other sizes
+        assert (row["alarms"] > 0) == (row["n"] not in (1, 2, 4, 8, 16))
     out = s13(*arguments).out
     assert re.search(r"^ ?n +bucket +scratch +skip +stale +naive$", out, re.M)
     assert "scratch: no alarm; every row is bit for bit what it is alone." in out
@@ -100,10 +101,10 @@ def test_every_json_key_is_documented(s13):
     [
         ("model: unknown name 'brad'; did you mean bard?", ("decode", "--model", "brad")),
         ("stage is 3: must be one of 15, 11, 9, 7, 5, 4", ("decode", "--stage", "3")),
-        ("--batch is 0: must be at least 1", ("decode", "--batch", "0")),
+        ("--batch is 0: must be a whole number from 1 to 1,024", ("decode", "--batch", "0")),
         ("--context is 9999: must be at most", ("decode", "--context", "9999")),
         ("padding: unknown name 'sratch'; did you mean scratch?", ("decode", "--graph", "--padding", "sratch")),
-        ("repeats is 0", ("decode", "--repeats", "0")),
+        ("--repeats is 0", ("decode", "--repeats", "0")),
         ("--policy: unknown name 'nave'; did you mean naive or stale?", ("padding", "--policy", "nave")),
         ("--requests is 0: must be 1 to 1000", ("padding", "--requests", "0")),
         ("model: unknown name 'gpt'", ("generate", "--model", "gpt")),
@@ -141,6 +142,13 @@ def test_profile_prints_the_measured_read_outs_and_writes_files(s13, tmp_path):
     assert len(picture.read_text(encoding="utf-8")) > 1000
     read = json.loads(s13("trace", trace, "--json").out)
     assert read["device_kernels"] == 355
+    assert read["device_busy_us"] == pytest.approx(data["device_us"])
+    assert read["idle_us"] == pytest.approx(data["gap_us"], abs=5)  # gaps of less than 0.01 µs do not count there
+    assert read["step_us"] == pytest.approx(data["step_us"])
+    opposite = {"host": "device-bound", "device": "launch-bound"}[data["bottleneck"]]
+    assert read["verdict"] != opposite
+    assert data["median_step_us"] >= data["unrecorded_step_us"]
+    assert "contended" in data["device"] or "times mean nothing" in data["device"]
     graph = json.loads(s13("profile", "--repeats", 2, "--graph", "--json").out)
     assert (graph["launches"], graph["kernels"], graph["torch_operators"]) == (1, 355, None)
 
@@ -169,9 +177,103 @@ def test_calibrate_then_predict(s13, tmp_path, monkeypatch, refuses):
         (1, 15, "eager"), (1, 15, "graph"), (1, 4, "eager"), (1, 4, "graph")
     ]  # fmt: skip
     assert data["speed_drift"] > 0
+    assert data["other_device"] is False
+    low, high = data["cells"][0]["interval_low_us"], data["cells"][0]["interval_high_us"]
+    assert low <= data["cells"][0]["predicted_us"] <= high
     documented = set(re.findall(r"`([a-z0-9_]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
     calibration = json.loads(s13("calibrate", "--name", "test", "--repeats", 2, "--seconds", 0, "--json").out)
     assert not (set(data) | set(data["cells"][0]) | set(calibration)) - documented
     refuses("calibration: unknown name 'tset'", "predict", "--calibration", "tset")
     refuses("--batches is 0", "predict", "--calibration", "test", "--batches", "0")
     refuses("--repeats is 1: must be 2 to 1000", "calibrate", "--repeats", "1")
+
+
+def test_the_exported_profile_is_the_measured_timeline(s13, tmp_path, monkeypatch):
+    from s13lib.commands import profile
+    from s13lib.profiling import read_trace
+
+    kept = []
+
+    def measure_steps(*arguments, **options):
+        kept.append(profile_steps(*arguments, **options))
+        return kept[0]
+
+    profile_steps = profile.measure_steps
+    monkeypatch.setattr(profile, "measure_steps", measure_steps)
+    s13("profile", "--stage", 4, "--graph", "--repeats", 2, "--chrome-trace", tmp_path / "q.json")
+    read, timeline = read_trace(tmp_path / "q.json").timeline, kept[0]["step"].timeline
+    assert (read.host, read.device, read.source) == (timeline.host, timeline.device, "measured")
+    assert re.match(re.escape(timeline.provenance) + r", 20\d\d-\d\d-\d\d[,:] ", read.provenance)
+
+
+def test_what_the_host_did_in_a_gap_is_named():
+    from s13lib.commands.profile import host_work
+    from s13lib.simulator import Span
+    from s13lib.simulator.timeline import Gap
+
+    host = tuple(Span(name, 10.0 * i, 8.0, i) for i, name in enumerate("abcd"))
+    for gap, words in (
+        ((1, 6), "launching a"),
+        ((8.5, 1), "between launches"),
+        ((5, 4.5), "launching a"),
+        ((5, 30), "4 launches, from a to d"),
+        ((39, 5), "nothing left to launch: waiting for the device"),
+    ):
+        assert host_work(host, Gap(*gap, "k")) == words
+    replay = (Span("graph replay (3 nodes)", 0, 9, 0, "graph"),)
+    assert host_work(replay, Gap(0, 12, "k")) == "replaying the graph"
+    assert host_work(replay, Gap(12, 1, "k")) == "nothing left to launch: waiting for the device"
+
+
+def known_cells():
+    from s13lib.profiling.calibrate import Cell, OrderCheck
+    from s13lib.profiling.calibration import Prediction
+    from s13lib.profiling.measure import MeasuredStep
+    from s13lib.simulator import Span, Timeline
+
+    timeline = Timeline((Span("l", 0, 90, 0),), (Span("k", 0, 50, 0),), "measured", "made up")
+    cell = Cell(1, 15, False, MeasuredStep(100, 90, 150, timeline), Prediction(110, 95, 50))
+    return [cell], OrderCheck(100, 101, 70)
+
+
+def test_what_predict_and_calibrate_say_about_the_machine():
+    from dataclasses import replace
+
+    from s13lib.commands import calibrate, predict
+    from tests.profiling.test_calibration import KNOWN
+
+    cells, order = known_cells()
+    quiet = predict.Now("SoftGPU on X, 2 usable processors, not contended", False, False, 1.05)
+    sentences = {
+        "intervals are widened": replace(quiet, contended=True),
+        "its reference step takes 1.50 times as long now": replace(quiet, drift=1.5),
+        "The calibration is another device's": replace(quiet, other_device=True),
+        "With one processor host and device take turns": replace(quiet, device="X, 1 usable processor: results"),
+    }
+    for words, now in sentences.items():
+        assert words in predict.as_text(KNOWN, cells, order, now)
+        assert words not in predict.as_text(KNOWN, cells, order, quiet)
+    assert re.search(r"110 +99–121 +\+10\.0%", predict.as_text(KNOWN, cells, order, quiet))
+    wide = replace(quiet, contended=True)
+    assert re.search(r"110 +55–165 +\+10\.0%", predict.as_text(KNOWN, cells, order, wide))
+    cell = predict.as_json(KNOWN, cells, order, wide)["cells"][0]
+    assert (cell["interval_low_us"], cell["interval_high_us"]) == (pytest.approx(55), pytest.approx(165))
+
+    assert "contended" not in calibrate.as_text(KNOWN)
+    assert "calibrate again when it is quiet" in calibrate.as_text(replace(KNOWN, contended=True))
+    alone = calibrate.as_text(replace(KNOWN, contended=True, device="SoftGPU on X, 1 usable processor: results"))
+    assert "calibrating again will not help: give this process two" in alone
+    assert "when it is quiet" not in alone
+
+
+def test_calibrate_knows_before_it_measures_that_it_cannot_store(refuses, tmp_path, monkeypatch):
+    from s13lib.commands import calibrate
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("S13_CONFIG_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr(calibrate, "calibrate", lambda *arguments, **options: pytest.fail("measured"))
+    refuses("cannot be written", "calibrate", "--repeats", 2, "--seconds", 0)
+
+
+def test_a_picture_cannot_be_a_folder(refuses, tmp_path):
+    refuses(" is a folder: name a file.\n", "profile", "--repeats", 1, "--svg", tmp_path)

@@ -135,9 +135,9 @@ def test_figures_found_by_hand(s13, eager):
         5,
         0,
     )
-    assert (data["device_busy_us"], data["extent_us"], data["idle_us"]) == (60, 193, 133)
-    assert data["device_busy_fraction"] == pytest.approx(60 / 193)
-    assert (data["gaps"], data["gap_median_us"], data["queue_delay_us"], data["step_us"]) == (19, 7, 1, 199)
+    assert (data["device_busy_us"], data["extent_us"], data["idle_us"]) == (60, 199, 139)
+    assert data["device_busy_fraction"] == pytest.approx(60 / 199)
+    assert (data["gaps"], data["gap_median_us"], data["queue_delay_us"], data["step_us"]) == (20, 7, 1, 199)
     assert (data["verdict"], data["would_help"]) == ("launch-bound", ["graph", "fusion"])
     gap = {"device": 0, "start_us": 9, "duration_us": 7, "reason": "launch", "host_operation": "cudaLaunchKernel"}
     assert data["longest_gaps"][0] == gap | {"ended_by": "k"}
@@ -163,7 +163,7 @@ def test_what_changed(s13, eager, graphed):
     assert data["figures"]["launch_calls"] == {"before": 20, "after": 0}
     assert data["figures"]["launch_median_us"] == {"before": 5, "after": None}
     assert data["figures"]["graph_launches"] == {"before": 0, "after": 1}
-    assert data["figures"]["gaps"] == {"before": 19, "after": 0}
+    assert data["figures"]["gaps"] == {"before": 20, "after": 0}
     assert data["figures"]["step_us"] == {"before": 199, "after": 80}
     out = s13("trace", graphed, "--against", eager).out
     assert "recorded (eager.json) → recorded (graphed.json)" in out
@@ -193,7 +193,7 @@ def test_an_exported_timeline_is_judged_like_any_other(s13, tmp_path):
     assert (data["device_kernels"], data["launch_calls"], data["launch_median_us"]) == (288, 288, 6)
     assert data["step_us"] == pytest.approx(1731.1, abs=0.05)
     assert data["verdict"] == "launch-bound"
-    assert re.search(r"^Made with        seed on the seed's law", s13("trace", exported).out, re.M)
+    assert re.search(r"^Where from       modelled: seed on the seed's law", s13("trace", exported).out, re.M)
 
 
 def test_pictures_in_both_languages_and_of_two_traces(s13, eager, graphed, tmp_path):
@@ -229,6 +229,7 @@ def test_every_json_key_is_documented(s13, eager, graphed):
         (b'{"traceEvents": [{"ph": "X"}, {"ph"', "the trace is cut short (it ends in event 2)"),
         (b'{"traceEvents": []}', "the trace holds no events"),
         (b'{"traceEvents": [{"ph": "X"}]}', "none of its 1 events is a device's kernel or copy"),
+        (b"[1, 2, 3]", "not a trace: none of the 3 values in its list is an event"),
         (b'{"histogram": {}}', "not a trace: its JSON has no traceEvents"),
         (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03", "the trace is cut short (its gzip ends early)"),
     ],
@@ -243,6 +244,8 @@ def test_bad_files_are_one_sentence(refuses, tmp_path, content, words):
 def test_bad_arguments_are_one_sentence(refuses, eager, tmp_path):
     refuses("nowhere.json: no such file", "trace", "nowhere.json")
     refuses("is a directory: name a file", "trace", tmp_path)
+    refuses("FILE is empty: name a file", "trace", "")
+    refuses("--against is empty: name a file", "trace", eager, "--against", "")
     refuses("stream is 3: eager.json has stream 7.", "trace", eager, "--stream", 3)
     refuses("nowhere.json: no such file", "trace", eager, "--against", "nowhere.json")
     refuses("language: unknown name 'fr'", "trace", eager, "--svg", tmp_path / "x.svg", "--language", "fr")
@@ -263,3 +266,13 @@ def test_it_needs_none_of_the_courses_packages(eager):
         "bad = {'torch', 'matplotlib', 'numba', 'ipywidgets'} & set(sys.modules); sys.exit(', '.join(bad) or 0)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+
+
+def test_a_recording_says_what_it_was_recorded_on_and_when(s13):
+    path = ROOT / "s13lib" / "data" / "recorded" / "softgpu-bard-stage15-graph.json.gz"
+    out = " ".join(s13("trace", path).out.split())
+    assert re.search(r"Where from recorded: softgpu-bard-stage15-graph, .*SoftGPU on .*, 20\d\d-\d\d-\d\d ", out)
+    assert "Queue delay none: a kernel typically starts 0.637 µs before its launch call returns" in out
+    data = json.loads(s13("trace", path, "--json").out)
+    assert data["provenance"].endswith(data["date"])
+    assert data["verdict"] == "device-bound"

@@ -7,7 +7,7 @@ import torch
 
 from s13lib.buckets import BucketLayout, preset
 from s13lib.graphs import PADDINGS, BucketedRunner, CacheAudit, CacheCorruption
-from s13lib.graphs.scenario import by_batch_size, run_scenario
+from s13lib.graphs.scenario import by_batch_size, decode_alone, fresh_twin, run_scenario
 from s13lib.model import DecodeBatch, Sequence
 from tests.graphs.test_runner import TWO_LAYERS
 from tests.model.decoders import decoder_model
@@ -56,7 +56,8 @@ def test_right_policies_never_alarm_and_change_exactly_the_real_rows_slots(crowd
             assert torch.equal(out, model.forward(batch.first(n)))
     assert audit.violations == []
     assert audit.strays == 0
-    assert torch.isfinite(torch.stack(model.cache.k)[:, model.cache.scratch_block]).all()
+    for tensor in model.cache.k + model.cache.v:
+        assert torch.isfinite(tensor[model.cache.scratch_block]).all()
     assert exact.shape == (256, TWO_LAYERS.vocab)
 
 
@@ -166,3 +167,34 @@ def test_copying_every_row_leaves_no_stale_one(crowd):
     scratch = model.cache.scratch_block * 8
     assert runner.inputs.slot_mapping.tolist() == [*batch.slot_mapping[:2].tolist(), scratch, scratch]
     assert isinstance(runner.inputs, DecodeBatch)
+
+
+def test_details_of_a_step_and_what_each_request_says_alone(device):
+    model = decoder_model(TWO_LAYERS, 4, device, blocks=40, block_size=8, max_rows=64)
+    rng = random.Random(7)
+    prompts = [[rng.randrange(13) for _ in range(rng.randint(2, 12))] for _ in range(30)]
+    sizes, tokens = BucketLayout([1, 2, 4, 8, 16]), (4, 30)
+    alone = decode_alone(model, prompts, seed=3, tokens=tokens)
+    assert model.cache.owners == {}  # it ran in a cache of its own
+    runs = {p: run_scenario(fresh_twin(model), prompts, sizes, p, 3, tokens=tokens, details=True) for p in PADDINGS}
+    assert [r.made for r in runs["scratch"].requests] == [r.made for r in runs["skip"].requests] == alone
+    assert [r.made for r in runs["naive"].requests] != alone
+    for policy, result in runs.items():
+        made = {request.name: 1 for request in result.requests}  # the first token comes from the prefill
+        for record in result.steps:
+            rows = record.detail.rows
+            assert len(rows) == record.n
+            assert sum(row.corrupted_slots for row in rows) == record.corrupted_slots
+            assert max(row.difference for row in rows) == record.largest_difference
+            assert sum(row.difference > 0 for row in rows) == record.rows_differing
+            for row in rows:
+                assert row.made == made[row.request]
+                made[row.request] += 1
+            running = {block.owner for block in record.detail.block_map if block.owner}
+            assert running == {row.request for row in rows}
+            struck = {violation.slot for violation in record.violations}
+            assert struck <= {slot for block in record.detail.block_map for slot in block.corrupted_slots}
+        assert made == {request.name: len(request.made) for request in result.requests}, policy
+    again = run_scenario(fresh_twin(model), prompts, sizes, "naive", 3, tokens=tokens)
+    assert [r.made for r in again.requests] == [r.made for r in runs["naive"].requests]
+    assert all(record.detail is None for record in again.steps)

@@ -99,8 +99,9 @@ def test_sampling_follows_the_softmax():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"temperature": -1}, "temperature is -1: must be a finite number of at least 0."),
+        ({"temperature": -1}, "temperature is -1: must be 0 (greedy) or from 0.001 to 1000."),
         ({"temperature": float("nan")}, "temperature is nan"),
+        ({"temperature": 5e-324}, "temperature is 5e-324"),
         ({"top_k": 0}, "top_k is 0: must be None or a whole number of at least 1."),
     ],
 )

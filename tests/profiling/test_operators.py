@@ -15,3 +15,16 @@ def test_operators_grow_by_the_same_number_for_each_layer():
     assert computing["mm"] == 3 * 7 + 1
     assert "view" not in computing
     assert views["transpose"] > 0
+
+
+def test_operators_are_those_of_the_step_that_was_asked_for():
+    decoder = textbook(small_config(layers=1))
+    seen = []
+    forward = decoder.forward
+    decoder.forward = lambda tokens, cache: seen.append(tuple(tokens.shape)) or forward(tokens, cache)
+    try:
+        computing, views = count_operators(decoder, context=5, batch=3)
+    finally:
+        del decoder.forward
+    assert seen == [(3, 4), (3, 1)]
+    assert "promote_types" not in computing + views

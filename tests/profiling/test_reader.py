@@ -5,7 +5,7 @@ import pytest
 from s13lib.errors import InputError
 from s13lib.profiling import TraceReport, read_trace
 from s13lib.profiling.reader import GRAPH_LAUNCHES, LAUNCH_CALLS
-from s13lib.simulator import Span
+from s13lib.simulator import Span, Timeline, chrome_trace
 from tests.profiling.kineto import call, kernel, launch_and_kernel, op
 
 
@@ -110,11 +110,11 @@ def test_several_streams_overlap_and_count_once(write):
     ]
     path = write(events)
     found = report(path)
-    assert (found.busy_us, found.extent_us) == (40, 60)
-    assert found.busy_fraction == pytest.approx(2 / 3)
+    assert (found.busy_us, found.extent_us) == (40, 70)  # 10 µs from the first launch to its kernel
+    assert found.busy_fraction == pytest.approx(4 / 7)
     assert found.trace.streams == {"stream 7": 2, "stream 16": 1}
     alone = TraceReport(read_trace(path).on_stream(16))
-    assert (alone.device_kernels, alone.launch_calls, alone.busy_fraction) == (1, 1, 1)
+    assert (alone.device_kernels, alone.launch_calls, alone.busy_us) == (1, 1, 20)
     assert alone.trace.timeline.provenance == "trace.json, GPU 0, stream 16"
     with pytest.raises(InputError, match=r"stream is 9: trace\.json has stream 7, stream 16\."):
         read_trace(path).on_stream(9)
@@ -128,10 +128,10 @@ def test_devices_are_reported_one_by_one_and_together(write):
     ]
     found = report(write(events, deviceProperties=[{"id": 1, "name": "One"}, {"id": 0}, "x"]))
     assert [(d.device, d.extent_us, d.timeline.device_us, len(d.timeline.host)) for d in found.devices] == [
-        (0, 50, 20, 2),
-        (1, 20, 20, 1),
+        (0, 56, 20, 2),
+        (1, 26, 20, 1),
     ]
-    assert (found.busy_us, found.extent_us, found.launch_calls) == (40, 70, 3)
+    assert (found.busy_us, found.extent_us, found.launch_calls) == (40, 82, 3)
     assert found.trace.device_names == {1: "One"}
     assert found.trace.timeline.provenance == "trace.json, GPU 0"
 
@@ -232,3 +232,44 @@ def test_gzip_is_told_by_content(write, tmp_path):
     packed = write(launch_and_kernel(0, 1), "x.gz")
     plain = packed.rename(tmp_path / "trace.json")
     assert report(plain).device_kernels == 1
+
+
+def test_events_that_occur_twice_count_once_and_make_no_graph(write):
+    events = [call(0, 4, 1), kernel(6, 2, 1), call(10, 4, 2, "cudaLaunchCooperativeKernel"), kernel(16, 2, 2)]
+    found = report(write([event for event in events for _ in range(3)]))
+    assert (found.device_kernels, found.launch_calls, len(found.graphs)) == (2, 2, 0)
+    moved = [*events, kernel(7, 2, 1), kernel(18, 2, 2)]  # not the same, and still a launch of one kernel by its name
+    assert (report(write(moved)).launch_calls, len(report(write(moved)).graphs)) == (2, 0)
+
+
+@pytest.mark.parametrize("change", [{"dur": -1}, {"ts": "12"}])
+def test_times_that_cannot_be_used_are_the_reason_given(write, change):
+    events = [event | change for event in launch_and_kernel(0, 1)]
+    with pytest.raises(
+        InputError, match="the times of 2 of its 2 events cannot be used, and no kernel or copy is left"
+    ):
+        read_trace(write(events))
+    exported = chrome_trace(Timeline((), (Span("k", 0, 1),), "measured", "here")).replace('"dur": 1', '"dur": -1')
+    with pytest.raises(InputError, match="the times of 1 of its 4 events cannot be used"):
+        read_trace(write(exported))
+
+
+def test_the_wait_before_the_first_kernel(write):
+    soon, late = report(write(launch_and_kernel(100, 1))), report(write([call(100, 5, 1), kernel(300, 3, 1)]))
+    assert [(g.start_us, g.duration_us, g.reason) for g in soon.gaps] == [(0, 6, "launch")]
+    assert late.gaps == ()  # what the device did meanwhile is not in the file
+    graph = report(write([call(0, 5, 1, "cudaGraphLaunch"), kernel(300, 30, 1), kernel(330, 30, 1)]))
+    words = "what the device did in the 295 µs between the first launch and its kernel is not in the file"
+    assert words in graph.verdict.why
+    whole = Timeline((Span("g", 0, 5, 1, "graph"),), (Span("k", 300, 30, 1), Span("k", 330, 30, 1)), "measured", "here")
+    ours = report(write(chrome_trace(whole)))
+    assert (ours.idle_us, ours.extent_us, ours.busy_fraction) == (300, 360, whole.utilization)
+
+
+def test_an_exported_trace_keeps_where_it_is_from_and_its_day(write):
+    events = launch_and_kernel(1_600_000_000_000_000, 1)
+    first = read_trace(write(events, deviceProperties=[{"id": 0, "name": "Card 9"}]))
+    again = read_trace(write(chrome_trace(first.timeline), "again.json"))
+    assert (again.timeline.provenance, again.date) == ("trace.json, Card 9, 2020-09-13", "2020-09-13")
+    assert (again.exported, again.whole) == (True, False)
+    assert read_trace(write(chrome_trace(Timeline((), (Span("k", 0, 1),), "recorded", "x")))).whole

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from s13lib.profiling import HostOps, Trace, TraceReport, idle_gaps, telling_panel
+from s13lib.profiling import HostOps, Trace, TraceReport, idle_gaps, telling_panel, telling_svg
+from s13lib.profiling.recorded import recorded_trace
+from s13lib.profiling.scene import COPY_FILL
 from s13lib.profiling.verdict import Evidence, judge
 from s13lib.simulator import PRESETS, LaunchCosts, Span, Timeline, launch_times, simulate_timeline
 
@@ -170,9 +172,10 @@ def test_a_busy_device_needs_no_launches_in_the_file():
     assert (found.name, found.why) == ("device-bound", "the device is busy 95.0% of the time")
 
 
-def test_a_launch_bound_graph_wants_fewer_nodes_and_no_graph():
-    found = judge(replace(GOOD, idle_before_eager=0.0))
-    assert (found.name, found.would_help) == ("launch-bound", ("fusion",))
+def test_a_launch_bound_graph_wants_less_host_work_between_replays():
+    found = judge(replace(GOOD, idle_before_eager=0.0, idle_before_replays=0.4))
+    assert (found.name, found.would_help) == ("launch-bound", ("host",))
+    assert "40% of the time the device waits for the host between replays" in found.advice
 
 
 # ---- the picture
@@ -182,7 +185,7 @@ def test_the_picture_shows_the_longest_gap_and_nine_kernels_on_each_side():
     kernels = [Span(f"k{i}", 10.0 * i + (50 if i >= 20 else 0), 8.0, i) for i in range(40)]
     host = tuple(Span("launch", s.start_us - 3, 2.0, s.correlation) for s in kernels)
     panel = telling_panel(report(Timeline(host, tuple(kernels), "recorded", "x"), [Span("sleep", 195, 50)]))
-    assert panel.title == "The longest gap: 52 µs, the CPU is in sleep"
+    assert panel.title == "18 of 40 kernels, 228 of 451 µs. The longest gap: 52 µs, the CPU is in sleep"
     assert [s.name for s in panel.timeline.device] == [f"k{i}" for i in range(11, 29)]
     assert panel.timeline.provenance == "a stretch of file"
 
@@ -197,9 +200,26 @@ def test_a_long_kernel_does_not_hide_the_gap():
 @pytest.mark.parametrize(
     ("device_before", "language", "title", "calls"),
     [
-        ((), "en", "One graph launch: 500 µs of CPU, 50 kernels, 499 µs of GPU, 100 µs later", 0),
-        ((Span("k", 0, 590, 9),), "en", "One graph launch: 500 µs of CPU, 50 kernels, 499 µs of GPU", 2),
-        ((Span("k", 0, 590, 9),), "zh", "一次 graph 启动：CPU 用时 500 µs，50 个 kernel，GPU 用时 499 µs", 2),
+        (
+            (),
+            "en",
+            "First 50 of 51 kernels, 499 µs of 2.00 ms. "
+            "One graph launch: 500 µs of CPU, 50 kernels, 499 µs of GPU, 100 µs later",
+            0,
+        ),
+        (
+            (Span("k", 0, 590, 9),),
+            "en",
+            "First 51 of 52 kernels, 1.10 of 2.00 ms. One graph launch: 500 µs of CPU, 50 kernels, 499 µs of GPU",
+            2,
+        ),
+        (
+            (Span("k", 0, 590, 9),),
+            "zh",
+            "共 52 个 kernel、2.00 ms，画出前 51 个、1.10 ms。"
+            "一次 graph 启动：CPU 用时 500 µs，50 个 kernel，GPU 用时 499 µs",
+            2,
+        ),
     ],
     ids=["what the device did before is not in the file", "it is", "in Chinese"],
 )
@@ -217,3 +237,61 @@ def test_a_picture_stays_small():
     nodes = tuple(Span("node", 10.0 + i, 1, 1) for i in range(5000))
     panel = telling_panel(report(Timeline((Span("g", 0, 5, 1),), nodes, "recorded", "x")))
     assert len(panel.timeline.device) < 1500
+
+
+def test_a_step_that_waits_longer_than_it_works_is_launch_bound():
+    """However many launches come a hair early: the shipped eager recording has a third of those."""
+    late = replace(GOOD, busy=0.41, idle=idle(launch=0.57, boundary=0.02), starved=0.65)
+    assert judge(late).name == "launch-bound"
+    assert judge(replace(late, busy=0.5, idle=idle(launch=0.48, boundary=0.02))).name == "mixed"
+    for name, verdict in (("stage15-eager", "launch-bound"), ("stage15-graph", "device-bound")):
+        assert TraceReport(recorded_trace(f"softgpu-bard-{name}")).verdict.name == verdict
+
+
+def test_the_verdict_on_a_whole_step_never_denies_the_larger_total():
+    late = replace(GOOD, busy=0.4, idle=idle(launch=0.6))
+    assert judge(replace(late, host_larger=True)).name == "launch-bound"
+    assert judge(replace(late, host_larger=False)).name == "mixed"
+    busy = replace(GOOD, busy=0.95, idle=idle(launch=0.05), starved=0.1)
+    assert judge(replace(busy, host_larger=False)).name == "device-bound"
+    found = judge(replace(busy, host_larger=True))
+    assert (found.name, "the launches' total is the larger one" in found.why) == ("mixed", True)
+
+
+def test_a_loop_of_replays_is_not_told_to_fuse():
+    host = tuple(Span("replay", 100.0 * i, 60.0, i, "graph") for i in range(8))
+    device = tuple(Span("k", 100.0 * i + 60 + 10 * j, 10.0, i) for i in range(8) for j in range(2))
+    found = report(Timeline(host, device, "recorded", "x")).verdict
+    assert (found.name, found.would_help) == ("launch-bound", ("host",))
+
+
+def test_a_kernel_that_starts_before_its_launch_returns_is_said_in_words():
+    assert "a kernel typically starts before its launch call returns" in judge(replace(GOOD, queue_delay_us=-0.6)).why
+
+
+def test_where_streams_overlap_the_busiest_is_drawn():
+    kernels = (
+        Span("a", 0, 50, 1, lane="stream 7"),
+        Span("b", 40, 20, 2, lane="stream 9"),
+        Span("c", 80, 9, 3, "", "s"),
+    )
+    host = tuple(Span("launch", i, 0.5, i) for i in range(1, 4))
+    panel = telling_panel(report(Timeline(host, kernels, "recorded", "x")))
+    assert [s.name for s in panel.timeline.device] == ["a", "c"]
+    assert [s.correlation for s in panel.timeline.host] == [1, 3]
+    assert panel.timeline.provenance == "a stretch of file; where its 3 streams overlap, stream 7 alone"
+
+
+def test_two_pictures_share_a_scale_only_where_both_are_whole():
+    small = report(simulate_timeline(replace(SEED, graph=True)))
+    assert telling_svg([small, small]).count("<svg") == 1
+    apart = telling_svg([small, report(simulate_timeline(SEED))])
+    assert apart.count("<svg") == 3
+    assert "After, own time scale: " in apart
+
+
+def test_copies_have_a_colour_of_their_own():
+    device = (Span("k", 0, 10, 1), Span("Memcpy <DtoH>", 30, 10, 2, "memcpy"), Span("k", 50, 10, 3))
+    picture = telling_svg([report(Timeline((), device, "recorded", "x"))])
+    assert picture.count(f'fill="{COPY_FILL}"') == 2  # and the legend
+    assert "GPU copies or fills memory" in picture
