@@ -1,7 +1,6 @@
 """The pages for those who only read: whole, without the network, with their pictures."""
 
 import re
-import shutil
 
 import nbformat
 import pytest
@@ -116,27 +115,20 @@ def test_the_index_lists_every_lesson_in_both_languages():
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_a_browser_shows_a_page_without_the_network(run_of, tmp_path, language):
-    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if browser is None:
-        pytest.skip("no chromium on PATH")
-    playwright = pytest.importorskip("playwright.sync_api")
+def test_a_browser_shows_a_page_without_the_network(run_of, tmp_path, language, page):
     lesson = read_lesson(sources(only=["00"])[0])
     run = run_of(lesson.name, language)
     write_site([Page(lesson, language, run)], [lesson], tmp_path)
     pictures = sum("<svg" in data for kind, data in run.shown() if kind == "text/html")
-    with playwright.sync_playwright() as runner:
-        chromium = runner.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
-        page = chromium.new_page(viewport={"width": 700, "height": 900})
-        asked, errors = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        address = (tmp_path / language / f"{lesson.name}.html").as_uri()
-        page.goto(address)
-        assert page.title() == lesson.titles[language]
-        assert page.locator(".output svg").count() == pictures >= 3
-        assert page.evaluate("document.documentElement.scrollWidth") <= 700
-        chromium.close()
+    page.set_viewport_size({"width": 700, "height": 900})
+    asked, errors = [], []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    address = (tmp_path / language / f"{lesson.name}.html").as_uri()
+    page.goto(address)
+    assert page.title() == lesson.titles[language]
+    assert page.locator(".output svg").count() == pictures >= 3
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
     assert asked == [address]
     assert errors == []
