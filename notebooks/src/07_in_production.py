@@ -400,7 +400,11 @@ REASONS = {
     "blocked": pick("waited for other work", "等别的工作"),
     "unknown": pick("not in the file", "文件里没有"),
 }
-HELPS = {"graph": pick("a graph", "graph"), "fusion": pick("fusion", "融合")}
+HELPS = {
+    "graph": pick("a graph", "graph"),
+    "fusion": pick("fusion", "融合"),
+    "host": pick("a quicker host between replays", "缩短两次回放之间的 CPU 时间"),
+}
 VERDICTS = {
     "launch-bound": pick("launch-bound", "受启动限制"),
     "device-bound": pick("device-bound", "受设备限制"),
