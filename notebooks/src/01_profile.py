@@ -37,7 +37,6 @@ from dataclasses import replace
 import matplotlib.pyplot as plt
 import torch
 
-from s13lib.commands.fusion import one_layer
 from s13lib.commands.output import table
 from s13lib.device import best_device
 from s13lib.figures import Panel, timeline_svg
@@ -48,7 +47,7 @@ from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.operators import count_operators
 from s13lib.profiling.recorded import recorded_trace
 from s13lib.profiling.steps import eager_step, running_batch
-from s13lib.simulator import PRESETS, Timeline, Workload, simulate, step_kernels
+from s13lib.simulator import PRESETS, Timeline, Workload, middle_layer, simulate, step_kernels
 from s13lib.widgets import language, pick, say, show_svg, simulator_widget
 
 device = best_device()
@@ -111,7 +110,7 @@ h100 = PRESETS["smollm2-360m-h100"]  # 32 layers, batch 1; layers alone are coun
 launch_us = h100.costs.launch_us
 rows = []
 for stage in (15, 11, 9):
-    names = [kernel.name for kernel in one_layer(h100, stage)]
+    names = [kernel.name for kernel in middle_layer(replace(h100, stage=stage))]
     step_launches = len(names) * h100.shape.layers
     rows.append((str(len(names)), str(step_launches), f"{step_launches * launch_us / 1000:.2f}"))
     print(f"{len(names):>2}: {' · '.join(names)}")

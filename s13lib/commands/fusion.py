@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from s13lib.commands.output import ms, print_json, table
 from s13lib.commands.setup import add_setup_arguments, setup_from
-from s13lib.simulator import STAGES, Kernel, Setup, Workload, simulate, step_kernels, step_us
+from s13lib.simulator import STAGES, Setup, middle_layer, simulate, step_us
 
 SMALL_SHARE = 0.05
 
@@ -39,19 +39,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def one_layer(setup: Setup, stage: int) -> tuple[Kernel, ...]:
-    """The kernels of one layer in the middle of the model."""
-    three = replace(setup.shape, layers=3)
-    kernels = step_kernels(three, stage, Workload.decode(setup.batch, setup.context), setup.dtypes, ("layers",))
-    return kernels[len(kernels) // 3 : 2 * len(kernels) // 3]
-
-
 def stage_rows(setup: Setup) -> list[dict[str, object]]:
     """One row a stage, under stable keys. Bytes are one layer's."""
     rows = []
     for stage in STAGES:
-        layer = one_layer(setup, stage)
         at = replace(setup, stage=stage)
+        layer = middle_layer(at)
         eager = simulate(at)
         written = [t for kernel in layer for t in kernel.outputs if "_cache" not in t]
         rows.append(

@@ -14,7 +14,7 @@ from s13lib.errors import look_up, require
 from s13lib.figures import svg
 from s13lib.figures.gauges import stack_svg, tiles_svg
 from s13lib.figures.tables import html_table
-from s13lib.simulator import STAGES, Kernel, Setup, Workload, step_kernels, step_us
+from s13lib.simulator import STAGES, Kernel, Setup, middle_layer, step_us
 from s13lib.simulator.stages import LAYER
 
 MARGIN, MINIMUM_WIDTH = 12, 480
@@ -130,7 +130,7 @@ def _ledger(setup: Setup) -> dict[int, LedgerRow]:
     rows = {}
     for stage in STAGES:
         at = replace(setup, stage=stage)
-        layer = _middle_layer(at)
+        layer = middle_layer(at)
         rows[stage] = LedgerRow(
             stage=stage,
             kernels=layer,
@@ -142,14 +142,6 @@ def _ledger(setup: Setup) -> dict[int, LedgerRow]:
             graph_step_us=step_us(replace(at, graph=True)),
         )
     return rows
-
-
-def _middle_layer(setup: Setup) -> tuple[Kernel, ...]:
-    """The kernels of a layer that has one below and one above it."""
-    three = replace(setup.shape, layers=3)
-    work = Workload.decode(setup.batch, setup.context)
-    kernels = step_kernels(three, setup.stage, work, setup.dtypes, ("layers",))
-    return kernels[len(kernels) // 3 : 2 * len(kernels) // 3]
 
 
 def saved_share(setup: Setup, stage: int) -> float:

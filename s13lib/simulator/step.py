@@ -183,6 +183,13 @@ def simulate_timeline(setup: Setup) -> Timeline:
     return Timeline(host, device, "modelled", setup.provenance)
 
 
+def middle_layer(setup: Setup) -> tuple[Kernel, ...]:
+    """The kernels of one layer that has a layer below and one above it, whatever parts the setup counts."""
+    three = replace(setup, shape=replace(setup.shape, layers=3))
+    kernels = step_kernels(three.shape, three.stage, three.workload, three.dtypes, ("layers",))
+    return kernels[len(kernels) // 3 : 2 * len(kernels) // 3]
+
+
 def step_us(setup: Setup) -> float:
     """Modelled time of one step."""
     return _times(setup, setup.kernel_us(setup.kernels())).device_end_us[-1]

@@ -1,13 +1,13 @@
 """The simulator's and the ledger's pictures as a browser lays them out: nothing overlaps, leaves it or loads."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import pytest
 
 from s13lib.figures.ledger import ledger_svg
 from s13lib.figures.step import step_svg
 from s13lib.simulator import MODELS, PRESETS, STAGES, simulate
+from tests.browser.layout import check_picture
 
 SMOL = PRESETS["smollm2-360m-h100"]
 STEPS = {
@@ -23,33 +23,12 @@ LEDGERS = {str(stage): replace(SMOL, stage=stage) for stage in STAGES} | {
 }
 
 
-def check(page, picture, width, least):
-    requests = []
-    page.on("request", lambda request: requests.append(request.url))
-    page.set_content(f"<body style='margin:0'>{picture}</body>")
-    boxes, height = page.evaluate(
-        "() => [[...document.querySelectorAll('text')].map(t => { const b = t.getBoundingClientRect();"
-        " return [t.textContent, b.left, b.top, b.right, b.bottom] }),"
-        " document.querySelector('svg').getBoundingClientRect().height]"
-    )
-    assert len(boxes) > least
-    for name, left, top, right, bottom in boxes:
-        assert left >= 0, name
-        assert top >= 0, name
-        assert right <= width, name
-        assert bottom <= height + 1, name
-    for (one, l1, t1, r1, b1), (two, l2, t2, r2, b2) in combinations(boxes, 2):
-        apart = r1 <= l2 or r2 <= l1 or b1 - 1 <= t2 or b2 - 1 <= t1  # line boxes may touch by a pixel
-        assert apart, (one, two)
-    assert requests == []
-
-
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("width", [480, 700, 1200])
 @pytest.mark.parametrize("step", STEPS)
 def test_simulator(page, language, width, step):
     page.set_viewport_size({"width": 1300, "height": 900})
-    check(page, step_svg(simulate(STEPS[step]), language, width), width, 20)
+    check_picture(page, step_svg(simulate(STEPS[step]), language, width), width, 20)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -58,7 +37,7 @@ def test_simulator(page, language, width, step):
 def test_ledger(page, language, width, entry):
     page.set_viewport_size({"width": 1300, "height": 900})
     picture = ledger_svg(LEDGERS[entry], language, width)
-    check(page, picture, width, 40)
+    check_picture(page, picture, width, 40)
     outside = page.evaluate(
         "() => { const boxes = [...document.querySelectorAll('.kernel')].map(k => k.getBoundingClientRect());"
         " const within = t => { const b = t.getBoundingClientRect(); const hit = boxes.filter(k => b.left >= k.left &&"
