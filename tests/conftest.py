@@ -1,8 +1,13 @@
-"""A headless Chromium page. Debian's chromium is used: Playwright's own download is not needed."""
+"""A headless Chromium page (Debian's: Playwright's own download is not needed), and Ctrl-C as a terminal sends it."""
 
 import shutil
+import signal
 
 import pytest
+
+# A shell lets its background jobs ignore Ctrl-C, and processes inherit that: then no test of it could ever end.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

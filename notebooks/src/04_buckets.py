@@ -343,9 +343,14 @@ lines = [
     ("one pool, largest first", f"{pool_bytes(sizes[::-1], share=True):,}"),
 ]
 print(table((f"measured, bard, sizes {', '.join(map(str, sizes))}", "bytes pinned"), lines))
+default = MemoryModel()
+say(
+    f"The library's own estimate for an engine: {default.graph_mib:g} MiB a graph and {default.row_mib:g} MiB a row.",
+    f"库对引擎的默认估计：每张 graph {default.graph_mib:g} MiB，每行 {default.row_mib:g} MiB。",
+)
 # %% [markdown] lang="en"
 # A real graph also keeps something that no sharing removes: its nodes, and the driver's bookkeeping. Published figures
-# are 6 to 28 MiB for each graph. The library's default model is 10 MiB a graph and 0.5 MiB a row.
+# are 6 to 28 MiB for each graph.
 #
 # ## What engines capture
 #
@@ -355,7 +360,7 @@ print(table((f"measured, bard, sizes {', '.join(map(str, sizes))}", "bytes pinne
 #
 # **Predict:** is the longer list always the better one?
 # %% [markdown] lang="zh"
-# 真实的 graph 还有一部分是共享也省不掉的：节点本身和驱动的登记信息。公开的数字是每张 6 到 28 MiB。库里默认按每张 10 MiB、每行 0.5 MiB 计算。
+# 真实的 graph 还有一部分是共享也省不掉的：节点本身和驱动的登记信息。公开的数字是每张 6 到 28 MiB。
 #
 # ## 各家引擎捕获什么
 #

@@ -46,11 +46,10 @@ import torch
 
 from s13lib.buckets import best_layout, export, preset, read_traffic, row_cost
 from s13lib.device import F32, U8, Kernel, best_device
-from s13lib.figures import timeline_svg
 from s13lib.graphs import BucketedRunner, CacheAudit, GraphRunner
 from s13lib.model import Sequence
 from s13lib.model.checkpoints import load_checkpoint
-from s13lib.profiling import TraceReport, read_trace, telling_panel
+from s13lib.profiling import TraceReport, read_trace, telling_svg
 from s13lib.profiling.compare import TraceChange
 from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.recorded import recorded_names, recorded_trace
@@ -437,12 +436,12 @@ print(*recorded_names(), sep="\n")
 before = TraceReport(recorded_trace("softgpu-bard-stage15-eager"))
 read_out(before)
 # %% [markdown] lang="en"
-# A picture cannot hold every kernel. `telling_panel` picks the stretch that shows the verdict: the longest gap, or
+# A picture cannot hold every kernel. `telling_svg` picks the stretch that shows the verdict: the longest gap, or
 # the first replay.
 # %% [markdown] lang="zh"
-# 一张图装不下所有 kernel。`telling_panel` 会挑出最能说明判断的一段：最长的空隙，或者第一次回放。
+# 一张图装不下所有 kernel。`telling_svg` 会挑出最能说明判断的一段：最长的空隙，或者第一次回放。
 # %%
-show_svg(timeline_svg([telling_panel(before, language())], language()))
+show_svg(telling_svg([before], language()))
 # %% [markdown] lang="en"
 # Now the whole round on this machine: record the fused step as a graph, export it, read it back, compare it with the
 # recording. The exported file also opens at ui.perfetto.dev.
@@ -504,7 +503,7 @@ if YOUR_TRACE is None:
 else:
     yours = TraceReport(read_trace(YOUR_TRACE))
     read_out(yours)
-    show_svg(timeline_svg([telling_panel(yours, language())], language()))
+    show_svg(telling_svg([yours], language()))
 # %% [markdown] lang="en"
 # ## Read your own vLLM log
 #

@@ -61,6 +61,18 @@ def fit(content: str, width: float, size: int) -> str:
     return content.rstrip() + "…"
 
 
+def wrap(content: str, width: float, size: int) -> list[str]:
+    """``content`` on the lines that ``width`` pixels need, broken at spaces; a longer word is cut with an ellipsis."""
+    lines = [""]
+    for word in content.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and text_width(longer, size) > width:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    return [fit(line, width, size) for line in lines]
+
+
 def round_ticks(low: float, high: float, about: int = 6) -> list[float]:
     """Ticks at 1, 2 or 5 times a power of ten, between ``low`` and ``high``."""
     if not high > low:

@@ -18,6 +18,7 @@ LABELS = {
         "kernel": "GPU runs a kernel",
         "idle": "GPU idle",
         "step": "step",
+        "stretch": "this stretch",
         "busy": "GPU busy",
         "wait": "waits for",
         "first": "the first {} of {} kernels are drawn",
@@ -34,6 +35,7 @@ LABELS = {
         "kernel": "GPU：执行 kernel",
         "idle": "GPU 空闲",
         "step": "每步",
+        "stretch": "这一段",
         "busy": "GPU 忙碌",
         "wait": "在等",
         "first": "图中为 {1} 个 kernel 的前 {0} 个",
@@ -48,7 +50,7 @@ LANE_LABEL_WIDTH = 44
 MARGIN = 12
 LANE_HEIGHT = 30
 LANE_GAP = 8
-HEAD_HEIGHT = 56  # a panel's title, read-out and provenance
+HEAD_HEIGHT, LINE_HEIGHT = 56, 15  # a panel's title, read-out and a line of provenance; each further line
 AXIS_HEIGHT = 34
 LEGEND_HEIGHT = 22
 MINIMUM_WIDTH = 480
@@ -56,11 +58,16 @@ MINIMUM_WIDTH = 480
 
 @dataclass(frozen=True)
 class Panel:
-    """One timeline of a picture. ``launches`` limits what is drawn, not the read-out, to the first so many launches."""
+    """One timeline of a picture.
+
+    ``launches`` limits what is drawn, not the read-out, to the first so many launches. ``stretch`` says that the
+    timeline is a part of a longer one, so that its length is not called a step.
+    """
 
     title: str
     timeline: Timeline
     launches: int | None = 18
+    stretch: bool = False
 
 
 def timeline_svg(panels: Sequence[Panel], language: str = "en", width: int = 700) -> str:
@@ -84,8 +91,9 @@ def timeline_svg(panels: Sequence[Panel], language: str = "en", width: int = 700
 
     body, y = _legend(words, width)
     for panel, timeline in zip(panels, shown, strict=True):
-        body += _panel_head(panel, words, y, width)
-        y += HEAD_HEIGHT
+        head, head_height = _panel_head(panel, words, y, width)
+        body += head
+        y += head_height
         body += _lanes(timeline, words, left, right, y, scale)
         y += 2 * LANE_HEIGHT + LANE_GAP + 12
     body += _axis(span_us, left, y, scale)
@@ -96,7 +104,8 @@ def timeline_svg(panels: Sequence[Panel], language: str = "en", width: int = 700
 
 def _read_out(panel: Panel, words: dict[str, str]) -> str:
     timeline = panel.timeline
-    text = f"{words['step']} {svg.format_us(timeline.step_us)}, {words['busy']} {timeline.utilization:.0%}"
+    what = words["stretch" if panel.stretch else "step"]
+    text = f"{what} {svg.format_us(timeline.step_us)}, {words['busy']} {timeline.utilization:.0%}"
     total = max(len(timeline.host), len(timeline.device))
     if panel.launches and panel.launches < total:
         text += words["comma"] + words["first"].format(panel.launches, total)
@@ -107,13 +116,15 @@ def _provenance(timeline: Timeline, words: dict[str, str]) -> str:
     return f"{words[timeline.source]}{words['colon']}{timeline.provenance}"
 
 
-def _panel_head(panel: Panel, words: dict[str, str], y: float, width: float) -> str:
+def _panel_head(panel: Panel, words: dict[str, str], y: float, width: float) -> tuple[str, float]:
+    """Title, read-out and provenance, the last on as many lines as it needs, and the height that they take."""
     room = width - 2 * MARGIN
-    return (
-        svg.text(svg.fit(panel.title, room, 14), MARGIN, y + 16, 14, font_weight="600")
-        + svg.text(svg.fit(_read_out(panel, words), room, 12), MARGIN, y + 33, 12)
-        + svg.text(svg.fit(_provenance(panel.timeline, words), room, 11), MARGIN, y + 48, 11, svg.MUTED)
-    )
+    out = svg.text(svg.fit(panel.title, room, 14), MARGIN, y + 16, 14, font_weight="600")
+    out += svg.text(svg.fit(_read_out(panel, words), room, 12), MARGIN, y + 33, 12)
+    lines = svg.wrap(_provenance(panel.timeline, words), room, 11)
+    for number, line in enumerate(lines):
+        out += svg.text(line, MARGIN, y + 48 + number * LINE_HEIGHT, 11, svg.MUTED)
+    return out, HEAD_HEIGHT + (len(lines) - 1) * LINE_HEIGHT
 
 
 def _lanes(timeline: Timeline, words: dict[str, str], left: float, right: float, y: float, scale: float) -> str:

@@ -132,7 +132,7 @@ def telling_panel(report: TraceReport, language: str = "en") -> Panel:
         name = name if lanes > 1 else device.timeline.provenance
     else:
         title = _part(device, shown, title, words)
-    return Panel(title, replace(shown, provenance=name), None)
+    return Panel(title, replace(shown, provenance=name), None, stretch=not everything)
 
 
 def _part(device: DeviceReport, shown: Timeline, title: str, words: dict[str, str]) -> str:

@@ -52,7 +52,7 @@ WORDS = {
         "logits": "Largest difference of each row's logits from the same request decoded alone",
         "row": "row {}: {}",
         "note": "Measured on {1}. Full bar: {0:.2g}, the largest difference that either bug makes in this run.",
-        "sentence": "Policy {policy}, step {step} of {steps}: {n} requests in {where}. {verdict} {harm}",
+        "sentence": "Policy {policy}, step {step} of {steps}: running requests: {n}, in {where}. {verdict} {harm}",
         "bucket": "bucket {}, so {} padding rows",
         "exact": "bucket {}, no padding row",
         "one": "bucket {}, so 1 padding row",

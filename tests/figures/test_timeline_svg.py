@@ -120,3 +120,19 @@ def test_fit_cuts_with_an_ellipsis():
     cut = svg.fit("很长的标题" * 20, 100, 12)
     assert cut.endswith("…")
     assert svg.text_width(cut, 12) <= 100
+
+
+def test_a_long_provenance_is_wrapped_and_never_cut():
+    long = "recorded on " + " ".join(f"part{i}" for i in range(40)) + " 2026-12-01"
+    picture = timeline_svg([Panel("t", Timeline(TIMELINE.host, TIMELINE.device, "recorded", long))], width=480)
+    lines = [line.text for line in ET.fromstring(picture).iter(f"{NS}text") if line.get("font-size") == "11"]
+    shown = [line for line in lines if "part" in line or "2026" in line]
+    assert len(shown) > 1
+    assert " ".join(shown) == f"recorded: {long}"
+
+
+def test_a_stretch_is_not_called_a_step():
+    picture = timeline_svg([Panel("t", TIMELINE, None, stretch=True)])
+    assert "this stretch 40 µs, GPU busy 62%" in picture
+    assert "step 40" not in picture
+    assert "这一段 40 µs" in timeline_svg([Panel("t", TIMELINE, None, stretch=True)], "zh")

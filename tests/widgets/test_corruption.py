@@ -65,8 +65,8 @@ def test_the_sentence_at_the_first_alarm(lab):
     assert (violation.slot, violation.block) == (0, 0)  # zeros point at the first slot of the first block
     state = {"policy": "naive", "n": ALL, "step": step}
     assert render(state, "en").sentence == (
-        f"Policy naive, step {step} of {lab.steps}: 3 requests in bucket 4, so 1 padding row. The audit raises an "
-        f"alarm: padding row 3 writes to slot 0 of block 0, which belongs to {violation.owner}. "
+        f"Policy naive, step {step} of {lab.steps}: running requests: 3, in bucket 4, so 1 padding row. "
+        f"The audit raises an alarm: padding row 3 writes to slot 0 of block 0, which belongs to {violation.owner}. "
         f"Rows with other logits than alone: 1 of 3, by up to {record.largest_difference:.2g}."
     )
     assert render(state, "zh").sentence == (
@@ -150,5 +150,5 @@ def test_the_panel_moves(lab):
     assert panel.state["step"] == next_alarm(lab.results["stale"].steps, 1)
     panel.controls["n"].value = 8
     assert lab.results["stale"].steps[panel.state["step"] - 1].n == 8
-    assert "8 requests in bucket 8, no padding row" in panel.rendered.sentence
+    assert "running requests: 8, in bucket 8, no padding row" in panel.rendered.sentence
     assert "image/svg+xml" in panel._repr_mimebundle_()
