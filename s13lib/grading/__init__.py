@@ -5,6 +5,6 @@ gives; and it lists named wrong answers, which are executable too: an answer tha
 explanation. The learner's code runs elsewhere (in a guard, or in a process of its own); what it gave is judged here.
 """
 
-from s13lib.grading.notebook import CheckFailed, check, hint, progress
+from s13lib.grading.notebook import CheckFailed, check, hint, inputs, progress
 
-__all__ = ["CheckFailed", "check", "hint", "progress"]
+__all__ = ["CheckFailed", "check", "hint", "inputs", "progress"]

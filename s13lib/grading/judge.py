@@ -16,7 +16,7 @@ from s13lib.grading import guard
 from s13lib.grading.compare import difference, shortened_text, shown
 from s13lib.grading.manifest import entry, wrong_answers
 from s13lib.grading.manifest import part as part_of
-from s13lib.grading.part import Observation, Part, Text, Trouble, Verdict, Wrong
+from s13lib.grading.part import Observation, Part, Refused, Text, Trouble, Verdict, Wrong
 from s13lib.grading.texts import MUTATED, TROUBLES
 
 Observe = Callable[[tuple], Observation]  # inputs of one case → what the learner's answer gave
@@ -57,7 +57,8 @@ def judge_case(part: Part, inputs: tuple, observation: Observation) -> tuple[Tex
         try:
             value = viewed(part, inputs, observation.value)
         except InputError as error:
-            return expectation, Text(shown(observation.value), shown(observation.value)), Text(str(error), str(error))
+            came = Text(shown(observation.value), shown(observation.value))
+            return expectation, came, error.text if isinstance(error, Refused) else Text(str(error), str(error))
         except Exception:  # not even of the kind that the view expects
             trouble = Trouble("unreadable", shown(observation.value))
     if trouble is not None:

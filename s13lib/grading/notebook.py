@@ -1,6 +1,8 @@
-"""What an exercise calls: ``check``, ``hint`` and ``progress``, in the notebook's language."""
+"""What an exercise calls: ``check``, ``inputs``, ``hint`` and ``progress``, in the notebook's language."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from s13lib.errors import require_whole
 from s13lib.grading import guard, judge, manifest, store
@@ -71,6 +73,13 @@ def explanation(verdict: Verdict, spoken: str) -> str:
         else f"same inputs: {again}; a hint: {hint_text}"
     )
     return "\n".join([head, *rows, f"  {words['again']:<{width}}  {tail}"])
+
+
+def inputs(key: str, seed: int, case: int) -> tuple:
+    """The inputs of one case of a check, to look at: the check names its seed, and the case that failed (from 1)."""
+    cases = manifest.part(key).make(np.random.default_rng(seed))
+    require_whole("case", case, 1, len(cases))
+    return cases[case - 1]
 
 
 def hint(key: str) -> None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from s13lib.errors import InputError
+
 
 @dataclass(frozen=True)
 class Text:
@@ -19,6 +21,14 @@ class Text:
     def in_(self, language: str) -> str:
         """The text in "en" or "zh"."""
         return self.zh if language == "zh" else self.en
+
+
+class Refused(InputError):
+    """What a view raises for a value that cannot be right: one sentence, in both languages."""
+
+    def __init__(self, en: str, zh: str) -> None:
+        super().__init__(en)
+        self.text = Text(en, zh)
 
 
 def call(answer: Callable, *inputs: object) -> object:
@@ -43,7 +53,7 @@ class Part:
         drive: runs *in the learner's process*: uses the answer on one case's inputs and returns an observation, in
             plain values as above. Default: calls it. It must not decide anything.
         view: runs in the judge: what of an observation is compared, such as a layout's cost where several layouts are
-            equally good. May raise an ``InputError``, whose sentence becomes the explanation.
+            equally good. May raise ``Refused`` (or an ``InputError``), whose sentence becomes the explanation.
         tolerance: relative and absolute, for floating-point numbers and arrays.
         forbidden: "module:name" of library functions that would be the answer; calling one is caught.
         writes: names of parameters that an answer is meant to write into. All others must stay as they were.
