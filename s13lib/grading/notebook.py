@@ -77,6 +77,7 @@ def explanation(verdict: Verdict, spoken: str) -> str:
 
 def inputs(key: str, seed: int, case: int) -> tuple:
     """The inputs of one case of a check, to look at: the check names its seed, and the case that failed (from 1)."""
+    require_whole("seed", seed, 0, 2**32 - 1)
     cases = manifest.part(key).make(np.random.default_rng(seed))
     require_whole("case", case, 1, len(cases))
     return cases[case - 1]
