@@ -54,6 +54,7 @@ def observe(part: Part, answer: object, inputs: tuple) -> Observation:
         return Observation(trouble=trouble)
     given = copy.deepcopy(inputs)
     trouble, value = None, None
+    part.warm_up()
     try:
         with contextlib.redirect_stdout(CappedOutput()), contextlib.redirect_stderr(CappedOutput()):  # noqa: SIM117
             with tripwires(part), time_limit(part.seconds):

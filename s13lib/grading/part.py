@@ -36,6 +36,10 @@ def call(answer: Callable, *inputs: object) -> object:
     return answer(*inputs)
 
 
+def nothing() -> None:
+    """The usual warm-up."""
+
+
 def as_it_is(inputs: tuple, value: object) -> object:
     """The usual view: compare what came."""
     return value
@@ -58,6 +62,7 @@ class Part:
         forbidden: "module:name" of library functions that would be the answer; calling one is caught.
         writes: names of parameters that an answer is meant to write into. All others must stay as they were.
         seconds: time limit for one case.
+        warm_up: called before a case's clock starts, for what does not depend on the answer, such as kernels to compile.
         tried: says what a case tried, for cases whose inputs are too large to print.
         argument: what the answer is called with, when ``drive`` uses it otherwise than the reference's signature says.
     """
@@ -70,6 +75,7 @@ class Part:
     forbidden: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     seconds: float = 5.0
+    warm_up: Callable[[], object] = nothing
     tried: Callable[[tuple], Text] | None = None
 
     @property
