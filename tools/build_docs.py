@@ -11,14 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from s13lib.buckets import PRESETS as LAYOUTS
-from s13lib.buckets import best_layout, chat, code, held_out, pinned_rows, preset, row_cost, time_cost
-from s13lib.commands.buckets import ENGINE_STAGE, modelled_times
-from s13lib.commands.fusion import stage_rows
-from s13lib.figures import Panel, timeline_svg
-from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from s13lib.buckets import PRESETS as LAYOUTS  # noqa: E402
+from s13lib.buckets import best_layout, chat, code, held_out, pinned_rows, preset, row_cost, time_cost  # noqa: E402
+from s13lib.commands.buckets import ENGINE_STAGE, modelled_times  # noqa: E402
+from s13lib.commands.fusion import stage_rows  # noqa: E402
+from s13lib.figures import Panel, timeline_svg  # noqa: E402
+from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline  # noqa: E402
+from tools.lesson_pictures import PICTURES, WIDTH  # noqa: E402
+
 STEP = PRESETS["smollm2-360m-h100"]
 COUNT = 13
 
@@ -140,12 +143,16 @@ LEARNED = {
 
 def lessons_block(language: str) -> str:
     at = ("en", "zh").index(language)
-    lines = [("| lesson | minutes | what you learn |", "| 课 | 分钟 | 学到什么 |")[at], "|---|---:|---|"]
+    lines = [("| | lesson | minutes | what you learn |", "| | 课 | 分钟 | 学到什么 |")[at], "|---|---|---:|---|"]
     for path in sorted((ROOT / "notebooks" / "src").glob("*.py")):
         head = dict(re.findall(r"^# (\w+): (.*)$", path.read_text(encoding="utf-8")[:400], re.MULTILINE))
         link = f"notebooks/{language}/{path.stem}.ipynb"
-        learned = LEARNED[path.stem[:2]][at]
-        lines.append(f"| {path.stem[:2]} [{head[f'title_{language}']}]({link}) | {head['minutes']} | {learned} |")
+        number, title = path.stem[:2], head[f"title_{language}"]
+        picture = (
+            f'<img src="docs/pictures/lesson-{number}-{language}.svg" width="{WIDTH}" alt="{PICTURES[number][at]}">'
+        )
+        cells = (f"[{picture}]({link})", f"{number} [{title}]({link})", head["minutes"], LEARNED[number][at])
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -161,7 +168,10 @@ READMES = {"README.md": "en", "README.zh.md": "zh"}
 
 def outputs() -> dict[Path, str]:
     """Every generated file and its content."""
-    made = {ROOT / "docs" / "pictures" / f"step-{language}.svg": picture(language) for language in TITLES}
+    pictures = ROOT / "docs" / "pictures"
+    made = {pictures / f"step-{language}.svg": picture(language) for language in TITLES}
+    for number, (_, _, draw) in PICTURES.items():
+        made |= {pictures / f"lesson-{number}-{language}.svg": draw(language) + "\n" for language in TITLES}
     for name, language in READMES.items():
         path = ROOT / name
         made[path] = re.sub(
