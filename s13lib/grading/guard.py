@@ -10,7 +10,7 @@ import io
 import signal
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from s13lib.grading.compare import same
 from s13lib.grading.part import Observation, Part, Trouble
@@ -53,32 +53,37 @@ def observe(part: Part, answer: object, inputs: tuple) -> Observation:
     if trouble := _signature_trouble(part, answer):
         return Observation(trouble=trouble)
     given = copy.deepcopy(inputs)
-    trouble, value = None, None
     part.warm_up()
-    try:
-        with contextlib.redirect_stdout(CappedOutput()), contextlib.redirect_stderr(CappedOutput()):  # noqa: SIM117
-            with tripwires(part), time_limit(part.seconds):
-                value = copy.deepcopy(part.drive(answer, *given))
-    except NotImplementedError as error:
-        trouble = Trouble("todo", str(error))
-    except Borrowed as error:
-        trouble = Trouble("borrowed", str(error))
-    except TooSlow:
-        trouble = Trouble("slow", f"{part.seconds:g}")
-    except Flood:
-        trouble = Trouble("flood", f"{MOST_OUTPUT:,}")
-    except SystemExit:
-        trouble = Trouble("exit")
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # whatever a learner may raise
-        trouble = Trouble("raised", _described(error))
+    with tripwires(part):
+        value, trouble = attempt(lambda: copy.deepcopy(part.drive(answer, *given)), part.seconds)
     mutated = tuple(
         name
         for name, before, after in zip(part.parameters, inputs, given, strict=True)
         if name not in part.writes and not same(before, after)
     )
     return Observation(value, trouble, mutated)
+
+
+def attempt(call: Callable[[], object], seconds: float) -> tuple[object, Trouble | None]:
+    """What ``call`` returns, or the trouble with it. Raises nothing but KeyboardInterrupt."""
+    try:
+        with contextlib.redirect_stdout(CappedOutput()), contextlib.redirect_stderr(CappedOutput()):  # noqa: SIM117
+            with time_limit(seconds):
+                return call(), None
+    except NotImplementedError as error:
+        return None, Trouble("todo", str(error))
+    except Borrowed as error:
+        return None, Trouble("borrowed", str(error))
+    except TooSlow:
+        return None, Trouble("slow", f"{seconds:g}")
+    except Flood:
+        return None, Trouble("flood", f"{MOST_OUTPUT:,}")
+    except SystemExit:
+        return None, Trouble("exit")
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever a learner may raise
+        return None, Trouble("raised", _described(error))
 
 
 def _signature_trouble(part: Part, answer: object) -> Trouble | None:
