@@ -62,7 +62,7 @@ class Part:
         forbidden: "module:name" of library functions that would be the answer; calling one is caught.
         writes: names of parameters that an answer is meant to write into. All others must stay as they were.
         seconds: time limit for one case.
-        warm_up: called before a case's clock starts, for what does not depend on the answer, such as kernels to compile.
+        warm_up: called before a case's clock starts: what does not depend on the answer, such as kernels to compile.
         tried: says what a case tried, for cases whose inputs are too large to print.
         argument: what the answer is called with, when ``drive`` uses it otherwise than the reference's signature says.
     """
