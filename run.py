@@ -52,6 +52,7 @@ TASKS = {
         "build the lessons from notebooks/src; --check only says what is stale", ("tools/build_notebooks.py",)
     ),
     "site": Task("run every lesson and write web pages to read without Jupyter", ("tools/build_site.py",)),
+    "handout": Task("write a zip of the course for learners, without solutions", ("tools/handout.py",)),
     "smollm": Task("fetch SmolLM2-135M, a real model (93 MB), once", ("tools/fetch_smollm.py",)),
     "bench": Task("measure speed; more arguments go to the benchmark", ("tools/bench.py",)),
 }
