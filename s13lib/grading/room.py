@@ -109,7 +109,9 @@ class Room:
         self._number += 1
         answered: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-        def exchange(number: int) -> None:  # in a thread of its own: a pipe that is neither read nor written may hold it
+        def exchange(
+            number: int,
+        ) -> None:  # in a thread: a pipe that nobody serves would hold it
             try:
                 messages.send(self._process.stdin, number, request)
                 got, value = messages.receive(self._process.stdout)

@@ -53,7 +53,9 @@ def bubblewrap(kernels: Path | None) -> list[str]:
     words += ["--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--size", str(FILE_BYTES), "--tmpfs", "/tmp"]
     for path in _needed():  # after /tmp, where a checkout may lie
-        words += ["--symlink", str(Path(path).readlink()), path] if Path(path).is_symlink() else ["--ro-bind", path, path]
+        words += (
+            ["--symlink", str(Path(path).readlink()), path] if Path(path).is_symlink() else ["--ro-bind", path, path]
+        )
     for path in HIDDEN:
         if path.is_dir() and any(path.is_relative_to(shown) for shown in _needed()):
             words += ["--size", SMALL, "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
@@ -87,7 +89,13 @@ def problem() -> str | None:
     command = [*bubblewrap(None), *python("import s13lib.grading")]
     try:
         done = subprocess.run(
-            command, env=environment("en"), capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL
+            command,
+            env=environment("en"),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return "a sandbox was not up within 60 s."

@@ -42,6 +42,7 @@ class Code:
         statements: what is to be run, in order.
         faults: a sentence for each cell that cannot be read.
         names: what is defined at the top level.
+        stubs: those of them that only raise, as handed out.
         shape: a digest that does not see comments, spacing and docstrings.
         imports: dotted names of what is imported anywhere in the code.
     """
@@ -49,13 +50,14 @@ class Code:
     statements: tuple[Statement, ...]
     faults: tuple[str, ...]
     names: frozenset[str]
+    stubs: frozenset[str]
     shape: str
     imports: frozenset[str]
 
 
 def read_code(cells: Iterable[str]) -> Code:
     """Read code cells. Never raises: a cell that Python cannot read is a fault."""
-    statements, faults, names, imports = [], [], set(), set()
+    statements, faults, names, stubs, imports = [], [], set(), set(), set()
     shape = hashlib.sha256()
     for number, cell in enumerate(cells, start=1):
         try:
@@ -64,6 +66,7 @@ def read_code(cells: Iterable[str]) -> Code:
                 if isinstance(node, LEFT_OUT):
                     continue
                 names.update(_defined(node))
+                (stubs.update if _only_raises(node) else stubs.difference_update)(_defined(node))
                 imports.update(_imported(node))
                 shape.update(ast.dump(_without_docstrings(node)).encode("utf-8", "backslashreplace"))
                 statements.append(_statement(node, text, number))
@@ -71,7 +74,9 @@ def read_code(cells: Iterable[str]) -> Code:
             faults.append(f"cell {number}: {error.msg}, line {error.lineno}")
         except (ValueError, RecursionError, MemoryError):  # nested too deep, a lone surrogate
             faults.append(f"cell {number}: Python cannot read it")
-    return Code(tuple(statements), tuple(faults), frozenset(names), shape.hexdigest(), frozenset(imports))
+    return Code(
+        tuple(statements), tuple(faults), frozenset(names), frozenset(stubs), shape.hexdigest(), frozenset(imports)
+    )
 
 
 def _parsed(cell: str) -> tuple[str, ast.Module]:
@@ -122,6 +127,13 @@ def _defined(node: ast.stmt) -> Iterator[str]:
     elif isinstance(node, ast.Assign | ast.AnnAssign):
         for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
             yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name))
+
+
+def _only_raises(node: ast.stmt) -> bool:
+    """Whether a function does nothing but raise, after its docstring."""
+    body = node.body if isinstance(node, ast.FunctionDef) else []
+    body = [part for part in body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
+    return len(body) == 1 and isinstance(body[0], ast.Raise)
 
 
 def _imported(node: ast.stmt) -> Iterator[str]:
