@@ -1,6 +1,6 @@
-"""Make the pictures and fill the generated blocks of the READMEs; ``--check`` fails when they are not up to date.
+"""Make the pictures and fill the generated blocks of READMEs and docs; ``--check`` fails when they are not up to date.
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of a README is typed by hand.
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of theirs is typed by hand.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from s13lib.buckets import best_layout, chat, code, held_out, pinned_rows, prese
 from s13lib.commands.buckets import ENGINE_STAGE, modelled_times  # noqa: E402
 from s13lib.commands.fusion import stage_rows  # noqa: E402
 from s13lib.figures import Panel, timeline_svg  # noqa: E402
+from s13lib.grading.manifest import exercises  # noqa: E402
 from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline  # noqa: E402
 from tools.lesson_pictures import PICTURES, WIDTH  # noqa: E402
 
@@ -156,14 +157,26 @@ def lessons_block(language: str) -> str:
     return "\n".join(lines)
 
 
+def exercises_block(language: str) -> str:
+    at = ("en", "zh").index(language)
+    head = ("| exercise | parts | points | minutes |", "| 练习 | 小题 | 分数 | 分钟 |")[at]
+    lines = [head, "|---|---|---:|---:|"]
+    for one in exercises():
+        parts = ("; ", "；")[at].join(f"{part.key} {part.title.in_(language)}" for part in one.parts)
+        minutes = sum(part.minutes for part in one.parts)
+        lines.append(f"| {one.number} {one.title.in_(language)} | {parts} | {one.points} | {minutes} |")
+    return "\n".join(lines)
+
+
 BLOCKS: dict[str, Callable[[str], str]] = {
     "step": step_block,
     "fusion": fusion_block,
     "buckets": buckets_block,
     "lessons": lessons_block,
     "held_out": held_out_block,
+    "exercises": exercises_block,
 }
-READMES = {"README.md": "en", "README.zh.md": "zh"}
+PAGES = {"README.md": "en", "README.zh.md": "zh", "docs/instructors.md": "en", "docs/instructors.zh.md": "zh"}
 
 
 def outputs() -> dict[Path, str]:
@@ -172,7 +185,7 @@ def outputs() -> dict[Path, str]:
     made = {pictures / f"step-{language}.svg": picture(language) for language in TITLES}
     for number, (_, _, draw) in PICTURES.items():
         made |= {pictures / f"lesson-{number}-{language}.svg": draw(language) + "\n" for language in TITLES}
-    for name, language in READMES.items():
+    for name, language in PAGES.items():
         path = ROOT / name
         made[path] = re.sub(
             r"(<!-- generated: (\w+) -->\n)(?:.*?\n)??(<!-- end -->)",
