@@ -298,6 +298,7 @@ def drive_kernel(
 
     Returns a sentence when it does not compile.
     """
+    answer = undecorated(answer)
     arrays = {"x": x.copy(), "residual": residual.copy()}
     answer(*arrays.values(), weight if where == ON_PYTHON else weight.copy(), eps, rows)
     if where == ON_DEVICE:
@@ -310,6 +311,13 @@ def drive_kernel(
         launch(*arrays.values(), device.tensor(weight), eps, rows)
         device.synchronize()
     return {"residual": arrays["residual"], "x": arrays["x"]}
+
+
+def undecorated(answer: Callable) -> Callable:
+    """The function behind ``@device.kernel`` or ``@njit``, should a learner have written one."""
+    for name in ("kernel", "python_function", "py_func"):
+        answer = getattr(answer, name, answer)
+    return answer
 
 
 def softgpu() -> SoftGPU:

@@ -249,6 +249,11 @@ def one_layer_of_cache(blocks, norm, x, cos, sin, cache, add_rms_norm):
     return _layers(blocks, norm, x, cos, sin, only, *_fused(blocks, norm, add_rms_norm))
 
 
+def cache_left_out(blocks, norm, x, cos, sin, cache, add_rms_norm):
+    """Attention gets no cache."""
+    return _layers(blocks, norm, x, cos, sin, None, *_fused(blocks, norm, add_rms_norm))
+
+
 # ---- 2c
 
 
@@ -447,6 +452,9 @@ WRONG = {
         Wrong("an add of zeros", adds_zeros_first, Text(
             "One call of add_rms_norm too many: before the first layer there is nothing to add, so a plain norm does.",
             "多调用了一次 add_rms_norm：第一层之前没有东西可加，用普通的 norm 就行。")),
+        Wrong("cache left out", cache_left_out, Text(
+            "The cache is not handed on: attention then sees the new tokens alone, and stores nothing.",
+            "没有把缓存传下去：注意力就只看得到新的 token，也什么都没存。")),
         Wrong("one layer's cache", one_layer_of_cache, Text(
             "Every layer uses the keys and values of layer 0: give attention its own layer number.",
             "每一层用的都是第 0 层的 key 和 value：要把本层的编号交给注意力。")),
