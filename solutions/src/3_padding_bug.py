@@ -44,11 +44,15 @@ def service(n):
 # %% [markdown] part="3a" lang="zh"
 # 真实的行后面还要填些什么，runner 会去问一个*补齐策略*。策略拿到缓存和 `held`（这些行现在的内容），返回一个行数相同的 `DecodeBatch`。先看看它的样子：
 # %%
-model, requests = service(3)
-held = GraphRunner(model, 8).inputs
-for name, tensor in held.named().items():
-    print(f"{name:13} {tensor.dtype}  {list(tensor.shape)}")
-print("scratch block:", model.cache.scratch_block, " slots a block:", model.cache.block_size)
+def look_at_held():
+    model, _ = service(3)
+    held = GraphRunner(model, 8).inputs
+    for name, tensor in held.named().items():
+        print(f"{name:13} {tensor.dtype}  {list(tensor.shape)}")
+    print("scratch block:", model.cache.scratch_block, " slots a block:", model.cache.block_size)
+
+
+look_at_held()
 
 
 # %% [markdown] part="3a" lang="en"
@@ -86,16 +90,20 @@ def compare(padding, n, size):
     return (got - want).abs().amax(dim=1).tolist(), (got.argmax(1) != want.argmax(1)).tolist()
 
 
-flips = 0
-for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
-    differences, flipped = compare(careless_rows, n, size)
-    flips += sum(flipped)
+def compare_all():
+    flips = 0
     names = [text.split(".")[0].lower() for text in TEXTS]
-    print(f"n={n} size={size} ", *(f"{name} {d:.3f} " for name, d in zip(names, differences)))
-say(
-    f"Largest differences of a logit, measured. Rows whose likeliest next character changed: {flips}.",
-    f"每个请求的 logit 最大相差多少（实测）。最可能的下一个字符变了的行数：{flips}。",
-)
+    for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
+        differences, flipped = compare(careless_rows, n, size)
+        flips += sum(flipped)
+        print(f"n={n} size={size} ", *(f"{name} {d:.3f} " for name, d in zip(names, differences)))
+    say(
+        f"Largest differences of a logit, measured. Rows whose likeliest next character changed: {flips}.",
+        f"每个请求的 logit 最大相差多少（实测）。最可能的下一个字符变了的行数：{flips}。",
+    )
+
+
+compare_all()
 
 
 # %% [markdown] part="3b" lang="en"
@@ -140,10 +148,14 @@ def sizes_where_it_shows(captured, padding_slots, owners, block_size, most):
 # %% [markdown] part="3b" lang="zh"
 # 你的函数和上面实测的一致吗？它不知道什么 token 和 logits，只知道 slot 和主人。
 # %%
-model, requests = service(5)
-owners = [model.cache.owners[b].name if b in model.cache.owners else None for b in range(24)]
-print("owners:", owners[:6], "…")
-print("computed:", sizes_where_it_shows([1, 2, 4, 8], [0] * 8, owners, model.cache.block_size, 5))
+def compute_where():
+    model, _ = service(5)
+    owners = [model.cache.owners[b].name if b in model.cache.owners else None for b in range(24)]
+    print("owners:", owners[:6], "…")
+    print("computed:", sizes_where_it_shows([1, 2, 4, 8], [0] * 8, owners, model.cache.block_size, 5))
+
+
+compute_where()
 
 
 # %% [markdown] part="3c" lang="en"
@@ -200,10 +212,16 @@ def padded_step(padding, n, size, steps=1):
     return before, image(model.cache), runner.inputs.slot_mapping.clone(), batch.slot_mapping.tolist()
 
 
-for steps in (1, 2):
-    before, after, slot_mapping, own_slots = padded_step(careless_rows, 3, 4, steps)
-    changed = (before != after).flatten(2, 3).flatten(3).any(3).any(0).any(0).nonzero().flatten().tolist()
-    print(f"step {steps}: slot_mapping {slot_mapping.tolist()}, own_slots {own_slots}, changed slots {changed}")
+def look_at_two_steps():
+    for steps in (1, 2):
+        before, after, slot_mapping, own_slots = padded_step(careless_rows, 3, 4, steps)
+        # every number of the cache, as one list: which of them differ, and in which slots do those lie?
+        numbers = (before != after).nonzero()
+        changed = sorted({int(block) * before.shape[3] + int(offset) for block, offset in numbers[:, 2:4]})
+        print(f"step {steps}: slot_mapping {slot_mapping.tolist()}, own_slots {own_slots}, changed slots {changed}")
+
+
+look_at_two_steps()
 
 
 # %% [markdown] part="3c" lang="en"
@@ -249,10 +267,15 @@ def harmless_rows(cache, held):
 # %% [markdown] part="3d" lang="zh"
 # 两种策略，每个 batch 大小，都用你的断言过一遍。一个引擎该有的测试，就是这张表。
 # %%
-for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
-    for policy in (careless_rows, harmless_rows):
-        try:
-            assert_padding_is_harmless(*padded_step(policy, n, size))
-            print(f"n={n} size={size} {policy.__name__:14} silent")
-        except AssertionError as alarm:
-            print(f"n={n} size={size} {policy.__name__:14} ALARM: {alarm}")
+def table():
+    for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
+        for policy in (careless_rows, harmless_rows):
+            try:
+                assert_padding_is_harmless(*padded_step(policy, n, size))
+                said = "silent"
+            except AssertionError as alarm:
+                said = f"ALARM: {alarm}"
+            print(f"n={n} size={size} {policy.__name__:14} {said}")
+
+
+table()
