@@ -34,6 +34,8 @@ def plain(value: object) -> object:
 
 def same(a: object, b: object) -> bool:
     """Whether two values are equal to the last bit, types of arrays included; NaN equals NaN."""
+    if a is b:
+        return True
     a, b = plain(a), plain(b)
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
