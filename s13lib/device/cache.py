@@ -59,6 +59,11 @@ def cache_folder() -> Path:
     return _candidates()[-1]  # saves will fail, silently: kernels are then compiled each time
 
 
+def folders() -> list[Path]:
+    """Where compiled kernels are looked for, in this order; the last of them is ``cache_folder()``."""
+    return list(dict.fromkeys((_candidates()[0], cache_folder())))
+
+
 class KernelCache(NullCache):
     """One function's compiled forms, in files named after ``fingerprint(function)`` and the signature."""
 
@@ -73,7 +78,7 @@ class KernelCache(NullCache):
         """Numba asks: is it on disk?"""
         target_context.refresh()
         name = self._file(signature, target_context.codegen())
-        for folder in dict.fromkeys((_candidates()[0], cache_folder())):
+        for folder in folders():
             with contextlib.suppress(Exception):  # missing, half-written or from another world: the next, or compile
                 payload = pickle.loads((folder / name).read_bytes())
                 result = CompileResult._rebuild(target_context, *payload)

@@ -27,8 +27,6 @@ from s13lib.grading.codec import CodecError
 from s13lib.grading.messages import Ended, packed, receive, send
 from s13lib.grading.part import Observation, Trouble
 
-STATEMENT_SECONDS = 20.0  # an import of torch takes a while on a busy machine
-
 
 def main() -> None:
     """Serve until the grader closes the pipe or ends this process."""
@@ -72,7 +70,7 @@ class Learner:
         """Do one of what the grader asks for."""
         return {"run": self.run, "observe": self.observe, "reference": self.reference}[do](**what)
 
-    def run(self, source: str, place: str) -> Observation:
+    def run(self, source: str, place: str, seconds: float) -> Observation:
         """Run one statement; what it gives is only whether it went well."""
 
         linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)  # for inspect, Numba
@@ -80,7 +78,7 @@ class Learner:
         def execute() -> None:
             exec(self.compile(source, place, "exec"), self.module.__dict__)
 
-        return Observation(trouble=guard.attempt(execute, STATEMENT_SECONDS)[1])
+        return Observation(trouble=guard.attempt(execute, seconds)[1])
 
     def observe(self, key: str, inputs: tuple) -> Observation:
         """Drive the learner's answer to a part."""
@@ -110,14 +108,12 @@ def _private_pipes() -> tuple[BinaryIO, BinaryIO]:
     return os.fdopen(requests, "rb"), os.fdopen(replies, "wb")
 
 
-def _link_kernels(folder: str | None) -> None:
+def _link_kernels(folders: tuple[str, ...]) -> None:
     """Show compiled kernels in the cache folder of this process; new ones go there too, and are gone with it."""
-    if folder is None or "S13_CACHE_DIR" not in os.environ:
-        return
     own = Path(os.environ["S13_CACHE_DIR"]) / "kernels"
-    own.mkdir(parents=True, exist_ok=True)
-    for kernel in Path(folder).glob("*.nbc"):
-        with contextlib.suppress(OSError):
+    own.mkdir(parents=True)
+    for kernel in (kernel for folder in folders for kernel in Path(folder).glob("*.nbc")):
+        with contextlib.suppress(OSError):  # the same in both, or a system without links
             (own / kernel.name).symlink_to(kernel)
 
 

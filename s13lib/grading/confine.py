@@ -1,4 +1,4 @@
-"""Limits that a learner's process puts on itself before it runs anything of the learner's, and cannot take off again."""
+"""Limits that a learner's process puts on itself before it runs anything of the learner's, for good."""
 
 from __future__ import annotations
 

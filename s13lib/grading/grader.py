@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from s13lib.grading import manifest, messages
-from s13lib.grading.child import STATEMENT_SECONDS
 from s13lib.grading.codec import CodecError
 from s13lib.grading.judge import judge, judge_case, reference_value
 from s13lib.grading.part import Observation, Trouble, Verdict
@@ -25,6 +24,7 @@ from s13lib.grading.room import GRACE_SECONDS, BrokenEnvironment, Conditions, Lo
 from s13lib.grading.statements import Statement
 
 MOST_STARTS = 8  # of one submission: a process that died is started again for the next part
+STATEMENT_SECONDS = 20.0  # an import of torch takes a while on a busy machine
 LOADING_SECONDS = 60.0  # of all statements together
 PROOF_SEED = 1
 
@@ -169,7 +169,7 @@ class Answers:
             if time.monotonic() > end:
                 self.notes.append(Note(statement.place, Trouble("slow", f"{LOADING_SECONDS:g}")))
                 return
-            request = {"do": "run", "source": statement.text, "place": statement.place}
+            request = {"do": "run", "source": statement.text, "place": statement.place, "seconds": STATEMENT_SECONDS}
             try:
                 reply = room.ask(request, STATEMENT_SECONDS + GRACE_SECONDS)
                 trouble = messages.unpacked(reply, manifest.part(self._part)).trouble
@@ -196,11 +196,11 @@ def open_room(conditions: Conditions) -> Room:
 
 
 @functools.cache
-def prove_environment(exercise: int, sandboxed: bool) -> str | None:
+def prove_environment(exercise: int, sandboxed: bool) -> tuple[str, ...]:
     """Prove that right answers get full points here, in the very sandbox; once a process and exercise.
 
     The judge's own work is done first, so that the kernels which it needs are compiled, and in the cache that is shown
-    to the learners' processes. Returns its folder.
+    to the learners' processes. Returns the folders of that cache.
 
     Raises:
         BrokenEnvironment: they do not, with the reason.
@@ -210,7 +210,7 @@ def prove_environment(exercise: int, sandboxed: bool) -> str | None:
     cases = [(key, part, inputs) for key, part in parts.items() for inputs in part.make(_proof_generator())]
     for key, part, inputs in cases:
         _own(key, reference_value, part, part.reference, inputs)
-    kernels = kernel_folder()
+    kernels = kernel_folders()
     with open_room(Conditions(exercise, "en", sandboxed, None, kernels)) as room:
         for key, part, inputs in cases:
             try:
@@ -237,7 +237,7 @@ def _own(key: str, work: Callable, *arguments: object) -> object:
         raise BrokenEnvironment(f"the reference answer to {key} does not run here: {error!r:.300}") from None
 
 
-def kernel_folder() -> str | None:
-    """The folder of compiled kernels; None where the checks needed none."""
+def kernel_folders() -> tuple[str, ...]:
+    """The folders of compiled kernels, as far as the checks have used any."""
     cache = sys.modules.get("s13lib.device.cache")
-    return None if cache is None else str(cache.cache_folder())
+    return () if cache is None else tuple(map(str, cache.folders()))

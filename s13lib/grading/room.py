@@ -32,14 +32,14 @@ class Conditions:
         language: "en" or "zh".
         sandboxed: inside bubblewrap, or only in a process of its own.
         processors: which ones it may use; None for all.
-        kernels: the folder of compiled kernels; None where there is none.
+        kernels: folders of compiled kernels.
     """
 
     exercise: int
     language: str
     sandboxed: bool
     processors: tuple[int, ...] | None = None
-    kernels: str | None = None
+    kernels: tuple[str, ...] = ()
 
 
 class Lost(Exception):
@@ -84,7 +84,7 @@ class Room:
         setup = {
             "exercise": conditions.exercise,
             "processors": None if conditions.processors is None else list(conditions.processors),
-            "kernels": sandbox.KERNELS if conditions.sandboxed and conditions.kernels else conditions.kernels,
+            "kernels": sandbox.shown_kernels(conditions.kernels) if conditions.sandboxed else conditions.kernels,
             "confined": conditions.sandboxed,
         }
         try:

@@ -20,7 +20,6 @@ from s13lib.grading.confine import FILE_BYTES
 LIBRARY = Path(s13lib.__file__).resolve().parent
 HIDDEN = (LIBRARY / "grading" / "wrong", *(LIBRARY.parent / name for name in ("solutions", "tests", ".git")))
 SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf")
-KERNELS = "/kernels"  # where the sandbox shows the compiled kernels
 SMALL = "1048576"
 CHILD = "from s13lib.grading.child import main; main()"
 PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
@@ -47,8 +46,13 @@ def environment(language: str, folder: str = "/tmp") -> dict[str, str]:
     return settings | one_thread | folders | own | passed
 
 
-def bubblewrap(kernels: Path | None) -> list[str]:
-    """The command that puts the one after it into a sandbox. ``kernels``: the folder of compiled kernels."""
+def shown_kernels(kernels: tuple[str, ...]) -> tuple[str, ...]:
+    """Where the sandbox shows the folders of compiled kernels."""
+    return tuple(f"/kernels/{number}" for number in range(len(kernels)))
+
+
+def bubblewrap(kernels: tuple[str, ...] = ()) -> list[str]:
+    """The command that puts the one after it into a sandbox. ``kernels``: folders of compiled kernels."""
     words = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--size", str(FILE_BYTES), "--tmpfs", "/tmp"]
@@ -59,8 +63,8 @@ def bubblewrap(kernels: Path | None) -> list[str]:
     for path in HIDDEN:
         if path.is_dir() and any(path.is_relative_to(shown) for shown in _needed()):
             words += ["--size", SMALL, "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
-    if kernels is not None:
-        words += ["--ro-bind-try", str(kernels), KERNELS]
+    for folder, place in zip(kernels, shown_kernels(kernels), strict=True):
+        words += ["--ro-bind-try", folder, place]
     return [*words, "--remount-ro", "/", "--chdir", "/tmp", "--"]
 
 
@@ -86,7 +90,7 @@ def problem() -> str | None:
         return "bubblewrap is not installed (the package and the command: bubblewrap, bwrap)."
     if not seccomp.supported():
         return "the system calls of this kind of processor are not known to the sandbox."
-    command = [*bubblewrap(None), *python("import s13lib.grading")]
+    command = [*bubblewrap(), *python("import s13lib.grading")]
     try:
         done = subprocess.run(
             command,
