@@ -5,7 +5,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from s13lib.grading import guard
+from s13lib.errors import InputError
+from s13lib.grading import guard, inputs
 from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
 from s13lib.grading.part import Refused
@@ -26,7 +27,7 @@ def pinned(sizes, pool, graph_mib, row_mib):
 
 
 def checked(key, answer, seed=1):
-    return judge(key, lambda inputs: guard.observe(part(key), answer, inputs), seed)
+    return judge(key, lambda case: guard.observe(part(key), answer, case), seed)
 
 
 @pytest.mark.parametrize(
@@ -43,18 +44,18 @@ def test_repeated_and_unsorted_sizes(sizes, private, shared):  # FastDeploy#2902
 def test_the_reference_is_the_best_of_all_layouts(key, pool):
     this = part(key)
     for seed in range(5):
-        for inputs in this.make(np.random.default_rng(seed)):
-            traffic, max_batch, budget, *memory = inputs
+        for case in this.make(np.random.default_rng(seed)):
+            traffic, max_batch, budget, *memory = case
             if max_batch > 12:  # too many to try
                 continue
             affordable = [sizes for sizes in layouts(max_batch) if pinned(sizes, pool, *memory) <= budget]
             best = min(padding(sizes, traffic) for sizes in affordable)
-            assert this.view(inputs, this.reference(*inputs)) == {"padding rows": best}
+            assert this.view(case, this.reference(*case)) == {"padding rows": best}
 
 
 def test_the_telling_cases_have_one_answer():
     best = {
-        key: [part(key).reference(*inputs) for inputs in part(key).make(np.random.default_rng(3))[:2]]
+        key: [part(key).reference(*case) for case in part(key).make(np.random.default_rng(3))[:2]]
         for key in ("1b", "1c")
     }
     assert best == {"1b": [[2, 8], [1, 4, 7, 11]], "1c": [[2, 8], [6, 14, 22, 26, 31]]}
@@ -69,8 +70,8 @@ def test_a_layout_in_any_form_and_order(sizes):
 
 
 def test_equally_good_layouts_are_equal():
-    inputs = ({1: 3, 2: 3, 3: 3}, 3, 7.0, 1.0, 1.0)
-    assert part("1b").view(inputs, [1, 3]) == part("1b").view(inputs, [2, 3]) == {"padding rows": 3}
+    case = ({1: 3, 2: 3, 3: 3}, 3, 7.0, 1.0, 1.0)
+    assert part("1b").view(case, [1, 3]) == part("1b").view(case, [2, 3]) == {"padding rows": 3}
 
 
 @pytest.mark.parametrize(
@@ -125,3 +126,11 @@ def test_every_held_out_case_has_an_eager_step():
             tops = {sizes[-1] for sizes in layouts_}
             assert len(tops) == 1
             assert max(held_out) > tops.pop()
+
+
+def test_the_inputs_of_a_case_can_be_looked_at():
+    traffic, *rest = inputs("1c", seed=5, case=2)
+    assert (*rest,) == (31, 68.0, 10.0, 0.5)
+    assert traffic == part("1c").make(np.random.default_rng(5))[1][0]
+    with pytest.raises(InputError, match="case is 6: must be a whole number from 1 to 5"):
+        inputs("1c", seed=5, case=6)
