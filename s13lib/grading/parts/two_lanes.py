@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from s13lib.errors import InputError
-from s13lib.grading.part import Part, Text
+from s13lib.grading.part import Part, Refused, Text
 from s13lib.simulator.launch import launch_times
 
 LIBRARY = (
@@ -70,26 +69,38 @@ def make_totals(rng: np.random.Generator) -> list[tuple]:
     return [(int(n), round(float(rng.uniform(100, 3000)), 1)) for n in rng.integers(8, 300, 4)]
 
 
-def view_fooled(inputs: tuple, value: object) -> str:
+def view_fooled(inputs: tuple, value: object) -> object:
     """Check the totals, and whether the maximum falls short by enough."""
     n, total_us = inputs
     if not (isinstance(value, list | tuple) and len(value) == 2):
-        raise InputError("Return two lists: the launches' times and the kernels' times.")
-    lanes = [[float(x) for x in lane] for lane in value]
-    if [len(lane) for lane in lanes] != [n, n]:
-        raise InputError(f"Both lists must hold n = {n} times; yours hold {len(lanes[0])} and {len(lanes[1])}.")
-    if not all(math.isfinite(x) and x >= 0 for lane in lanes for x in lane):
-        raise InputError("Every time must be a finite number of at least 0.")
-    if not all(math.isclose(sum(lane), total_us, rel_tol=1e-6) for lane in lanes):
-        raise InputError(
-            f"Each lane must sum to {total_us} µs; yours sum to {sum(lanes[0]):.6g} and {sum(lanes[1]):.6g}."
+        raise Refused(
+            "Return two lists: the launches' times and the kernels' times.",
+            "请返回两个列表：启动的时间和 kernel 的时间。",
         )
-    error = 1 - total_us / _end(*lanes, n)
-    if error >= LEAST_ERROR - 1e-9:
+    launches, kernels = [[float(x) for x in lane] for lane in value]
+    if (len(launches), len(kernels)) != (n, n):
+        raise Refused(
+            f"Both lists must hold n = {n} times; yours hold {len(launches)} and {len(kernels)}.",
+            f"两个列表都要有 n = {n} 个时间；现在是 {len(launches)} 个和 {len(kernels)} 个。",
+        )
+    if not all(math.isfinite(x) and x >= 0 for x in (*launches, *kernels)):
+        raise Refused("Every time must be a finite number of at least 0.", "每个时间都要是不小于 0 的有限数。")
+    totals = sum(launches), sum(kernels)
+    if not all(math.isclose(total, total_us, rel_tol=1e-6) for total in totals):
+        raise Refused(
+            f"Each lane must sum to {total_us} µs; yours sum to {totals[0]:.6g} and {totals[1]:.6g}.",
+            f"每条泳道的总和都要是 {total_us} µs；现在是 {totals[0]:.6g} 和 {totals[1]:.6g}。",
+        )
+    falls_short = 1 - total_us / _end(launches, kernels, n)
+    if falls_short >= LEAST_ERROR - 1e-9:
         return "enough"
-    longest = lanes[1].index(max(lanes[1])) + 1
-    kernels = f"the kernels take {min(lanes[1]):.4g} to {max(lanes[1]):.4g} µs, and number {longest} is the longest"
-    return f"the maximum falls short by {error:.0%} only; {kernels}"
+    longest = max(kernels)
+    return {
+        "falls_short": f"{falls_short:.0%}",
+        "shortest_kernel_us": min(kernels),
+        "longest_kernel_us": longest,
+        "longest_is_number": kernels.index(longest) + 1,
+    }
 
 
 def tried_totals(inputs: tuple) -> Text:
