@@ -55,12 +55,14 @@ def shown(value: object) -> str:
         array = np.asarray(plain(value))
         if array.size > 8:
             return f"{str(value.dtype).removeprefix('torch.')} {list(array.shape)} [{_first(array)}, …]"
-        return f"{array.tolist()}"
+        return shown(array.tolist())
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple) and len(value) <= 12:
         inside = ", ".join(shown(item) for item in value)
         return shortened_text(f"[{inside}]" if isinstance(value, list) else f"({inside})")
+    if isinstance(value, Mapping) and len(value) <= 12:
+        return shortened_text("{" + ", ".join(f"{shown(key)}: {shown(item)}" for key, item in value.items()) + "}")
     return shortened(value, MOST_SHOWN)
 
 
@@ -102,8 +104,8 @@ def _difference(got: object, expected: object, tolerance: float, place: str) -> 
                 f"{shown(got)} ({kind})",
                 f"{shown(got)}（{kind}）",
             )
-        close = got == expected or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance)
-        return None if close or (math.isnan(got) and math.isnan(expected)) else values()
+        close = got == expected or _close(got, expected, tolerance)
+        return None if close else values()
     if isinstance(expected, list):
         if isinstance(got, np.ndarray):
             got = got.tolist()
@@ -123,6 +125,14 @@ def _difference(got: object, expected: object, tolerance: float, place: str) -> 
         return None if got == expected else values()
     found = (_difference(a, b, tolerance, where) for where, a, b in pairs)
     return next((one for one in found if one), None)
+
+
+def _close(got: Real, expected: Real, tolerance: float) -> bool:
+    try:
+        both_nan = math.isnan(got) and math.isnan(expected)
+        return both_nan or math.isclose(got, expected, rel_tol=tolerance, abs_tol=tolerance)
+    except OverflowError:  # a whole number too large for a float
+        return False
 
 
 def _array_difference(got, expected, tolerance, differ) -> tuple[Text, Text] | None:

@@ -49,15 +49,26 @@ def make_pairs(rng: np.random.Generator) -> list[tuple]:
     """The example of the notebook, then shapes [h], [b, h] and [b, t, h]; one row of zeros."""
     example = ([1.0, 2.0], [2.0, 2.0], [1.0, 1.0])
     cases = [(*map(torch.tensor, example), 0.0)]
-    for shape in ((4,), (3, 6), (2, 3, 16), (5, 64)):
-        x, residual, weight = _normal(rng, shape), _normal(rng, shape) + 0.5, _normal(rng, shape[-1:])
+    for shape in ((3,), (2, 4), (2, 3, 16), (5, 64)):
+        x, residual, weight = (_normal(rng, size, digits=2) for size in (shape, shape, shape[-1:]))
         cases.append((x, residual, weight, round(float(rng.uniform(0.05, 0.5)), 3)))
     cases[-1][0][0] = cases[-1][1][0] = 0.0
     return cases
 
 
-def _normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.from_numpy(rng.normal(size=shape).astype(np.float32)).to(dtype)
+def _normal(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, digits: int = 7
+) -> Tensor:
+    return torch.from_numpy(rng.normal(size=shape).round(digits).astype(np.float32)).to(dtype)
+
+
+def view_pair(inputs: tuple, value: object) -> dict[str, object]:
+    """The two results by name."""
+    if not (isinstance(value, tuple | list) and len(value) == 2):
+        raise Refused(
+            "Return two tensors: the normed one and the new residual.", "要返回两个张量：归一化后的，和新的残差。"
+        )
+    return dict(zip(("normed", "new residual"), value, strict=True))
 
 
 # ---- 2b: in the textbook's blocks
@@ -113,7 +124,7 @@ def drive_stack(answer: Callable, layers: int, weights_seed: int, x: Tensor, pas
 
     with torch.no_grad():
         hidden = answer(blocks, norm, x, cos, sin, cache, add_rms_norm)
-    return {"output": hidden, "keys": cache and [pair[0] for pair in cache], "calls of add_rms_norm": calls}
+    return {"output": hidden, "cached keys": cache and [pair[0] for pair in cache], "calls of add_rms_norm": calls}
 
 
 def make_blocks(config: DecoderConfig, seed: int) -> tuple[list[Block], RMSNorm]:
@@ -158,7 +169,7 @@ def make_records(rng: np.random.Generator) -> list[tuple]:
     by_hand = [
         ([0, 1], [("add", 2, a), ("mul", 3, a)], [3]),
         ([0], [("exp", 1, a), ("select", 1, a), ("add_", 1, a), ("sum", 2, b), ("mul", 3, c)], [3]),
-        ([0, 1], [("view", 0, a), ("add_", 0, a), ("pow", 2, b), ("mean", 3, c), ("mul_", 1, a)], [0, 1]),
+        ([0, 1], [("view", 0, a), ("add_", 0, a), ("pow", 2, b), ("mean", 3, c), ("mul_", 1, a)], [1]),
         ([0], [("unsqueeze", 0, a), ("exp", 1, a), ("slice", 1, a)], [1, 0]),
     ]
     records = [dict(zip(("inputs", "steps", "outputs"), parts, strict=True)) for parts in by_hand]
@@ -189,6 +200,13 @@ def _plain_layers(blocks, norm, x, cos, sin):
     for number, block in enumerate(blocks):
         x = block(x, cos, sin, None, number)
     return norm(x)
+
+
+def view_count(inputs: tuple, value: object) -> dict[str, object]:
+    """The two numbers by name."""
+    if not (isinstance(value, tuple | list) and len(value) == 2):
+        raise Refused("Return two numbers: how many, and their bytes.", "要返回两个数：有几个，以及它们的字节数。")
+    return dict(zip(("intermediates", "bytes"), value, strict=True))
 
 
 def tried_record(inputs: tuple) -> Text:
@@ -365,9 +383,9 @@ def tried_rows(inputs: tuple) -> Text:
 
 
 PARTS = {
-    "2a": Part(fused_add_rms_norm, make_pairs, forbidden=LIBRARY, tolerance=1e-5),
+    "2a": Part(fused_add_rms_norm, make_pairs, view=view_pair, forbidden=LIBRARY, tolerance=1e-5),
     "2b": Part(fused_layers, make_stacks, drive=drive_stack, tried=tried_stack, tolerance=1e-4),
-    "2c": Part(intermediates, make_records, tried=tried_record),
+    "2c": Part(intermediates, make_records, view=view_count, tried=tried_record),
     "2d": Part(
         fused_add_rms_norm_, make_memories, drive=drive_in_place, tried=tried_memory, forbidden=LIBRARY,
         writes=("memory",),
