@@ -145,8 +145,8 @@ def _imported(node: ast.stmt) -> Iterator[str]:
 
 
 def _without_docstrings(node: ast.stmt) -> ast.stmt:
-    """The statement itself, its docstrings emptied: it is not needed with them any more."""
+    """The statement itself, its docstrings taken out: it is not needed with them any more."""
     for part in ast.walk(node):
         if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and ast.get_docstring(part, False):
-            part.body[0].value.value = ""
+            del part.body[0]
     return node
