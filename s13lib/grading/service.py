@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 
 import torch
 from torch import Tensor
 
-from s13lib.device import best_device
+from s13lib.device import DeviceError, best_device
 from s13lib.graphs.runner import GraphRunner
 from s13lib.kernels.textbook import DecoderConfig, TextbookDecoder
 from s13lib.model.batch import DecodeBatch
@@ -57,6 +58,8 @@ class Service:
     inputs: DecodeBatch = field(init=False)
 
     def __post_init__(self) -> None:
+        with suppress(DeviceError):  # of an answer that was cut off
+            best_device().synchronize()
         self.model = DecoderModel(CONFIG, weights(), 4, best_device(), MOST_ROWS, BLOCKS, BLOCK_SIZE)
         self.requests = [Sequence(f"request {number}") for number in range(len(self.lengths))]
         for request in [self.requests[self.first], *self.requests]:
