@@ -140,11 +140,15 @@ def layers_with(add_rms_norm):
     return fused_layers(textbook.layers, textbook.norm, embedded, *angles, None, add_rms_norm)
 
 
-largest = (layers_with(fused_add_rms_norm) - plain_layers()).abs().max().item()
-say(
-    f"Measured: the largest difference from the textbook is {largest:.1e}.",
-    f"实测：与教科书的最大差别是 {largest:.1e}。",
-)
+def compare_outputs():
+    largest = (layers_with(fused_add_rms_norm) - plain_layers()).abs().max().item()
+    say(
+        f"Measured: the largest difference from the textbook is {largest:.1e}.",
+        f"实测：与教科书的最大差别是 {largest:.1e}。",
+    )
+
+
+compare_outputs()
 
 
 # %% [markdown] part="2c" lang="en"
@@ -217,22 +221,28 @@ def count(function, dtype=torch.float32):
     return intermediates(record_operations(function, x, residual, weight.to(dtype), eps))
 
 
-ways = {
-    "textbook, float32": count(textbook_pair),
-    "textbook, bfloat16": count(textbook_pair, torch.bfloat16),
-    "your 2a, float32": count(fused_add_rms_norm),
-    "one kernel, float32": count(one_kernel),
-}
-print(table(("counted: one add and norm", "intermediates", "bytes"), [(w, *map(str, n)) for w, n in ways.items()]))
-before, _ = intermediates(record_operations(plain_layers))
-after, _ = intermediates(record_operations(layers_with, one_kernel))
-layers = bard.config.layers
-say(
-    f"\nCounted in all {layers} layers of bard, float32: {before} intermediates in the textbook, {after} with one kernel "
-    f"for each add and norm: {(before - after) / layers:g} fewer in each layer.",
-    f"\n在 bard 的全部 {layers} 层里数（float32）：教科书有 {before} 个中间张量，每对加法和 norm 用一个 kernel 时有 {after} 个："
-    f"每层少了 {(before - after) / layers:g} 个。",
-)
+def show_counts():
+    ways = {
+        "textbook, float32": count(textbook_pair),
+        "textbook, bfloat16": count(textbook_pair, torch.bfloat16),
+        "your 2a, float32": count(fused_add_rms_norm),
+        "one kernel, float32": count(one_kernel),
+    }
+    rows = [(way, str(number), str(size)) for way, (number, size) in ways.items()]
+    print(table(("counted: one add and norm", "intermediates", "bytes"), rows))
+    before, _ = intermediates(record_operations(plain_layers))
+    after, _ = intermediates(record_operations(layers_with, one_kernel))
+    layers = bard.config.layers
+    each = (before - after) / layers
+    say(
+        f"\nCounted in all {layers} layers of bard, float32: {before} intermediates in the textbook, {after} with one "
+        f"kernel for each add and norm: {each:g} fewer in each layer.",
+        f"\n在 bard 的全部 {layers} 层里数（float32）：教科书有 {before} 个中间张量，"
+        f"每对加法和 norm 用一个 kernel 时有 {after} 个：每层少了 {each:g} 个。",
+    )
+
+
+show_counts()
 
 
 # %% [markdown] lang="en"
@@ -256,7 +266,8 @@ say(
 # 3. the normalised row is rounded;
 # 4. it is multiplied by `weight` in the tensors' own type (which rounds once more).
 #
-# Example: with the numbers of 2a in bfloat16, `residual` becomes `[3, 4]` and `x` becomes `[0.84765625, 1.1328125]`.
+# Example: with the numbers of 2a in bfloat16, `residual` becomes `[3, 4]` and `x` becomes `[0.84765625, 1.1328125]`. To
+# try more, compare with the textbook's `norms[torch.bfloat16](x + residual)` of the cell above, whose weights are ones.
 # %% [markdown] part="2d" lang="zh"
 # 真正的引擎用 16 位跑这一步，而且原地写，这样连两个结果也不需要新的内存。写出 `fused_add_rms_norm_(x, residual, weight, eps)`：执行之后，`residual` 里是和，`x` 里是归一化后的值。返回什么都行。
 #
@@ -269,7 +280,7 @@ say(
 # 3. 归一化后的行要舍入；
 # 4. 再用张量自己的类型乘 `weight`（又舍入一次）。
 #
-# 例：2a 的那组数用 bfloat16，`residual` 变成 `[3, 4]`，`x` 变成 `[0.84765625, 1.1328125]`。
+# 例：2a 的那组数用 bfloat16，`residual` 变成 `[3, 4]`，`x` 变成 `[0.84765625, 1.1328125]`。想多试几组，可以和教科书比：上面单元格里的 `norms[torch.bfloat16](x + residual)`，它的权重全是 1。
 # %% part="2d"
 def fused_add_rms_norm_(x, residual, weight, eps):
     ### BEGIN SOLUTION
@@ -333,30 +344,34 @@ def fused_add_rms_norm_kernel(x: F32[2], residual: F32[2], weight: F32[1], eps: 
 #
 # **先猜：** 一步省下多少次启动？设备的工作也变少了吗？
 # %%
-yours = device.kernel(fused_add_rms_norm_kernel, out=("x", "residual"))
 x, residual, total = (device.tensor(torch.randn(1, hidden)) for _ in range(3))
-weight = device.tensor(torch.ones(hidden))
+gain = device.tensor(torch.ones(hidden))
+pairs = 2 * bard.config.layers
 
 
 def two_kernels():
-    for _ in range(2 * layers):
+    for _ in range(pairs):
         device.kernels.add(residual, x, total)
-        device.kernels.rms_norm(total, weight, eps, x)
+        device.kernels.rms_norm(total, gain, eps, x)
 
 
-def your_kernel():
-    for _ in range(2 * layers):
-        yours(x, residual, weight, eps, 1)
+def show_launches():
+    launch = device.kernel(fused_add_rms_norm_kernel, out=("x", "residual"))
+
+    def your_kernel():
+        for _ in range(pairs):
+            launch(x, residual, gain, eps, 1)
+
+    print(device.banner())
+    two, one = measure_steps(device, {"two": two_kernels, "one": your_kernel}, repeats=30, recorded=10).values()
+    panels = [Panel("add, rms_norm", two.timeline), Panel(pick("your kernel", "你的 kernel"), one.timeline)]
+    show_svg(timeline_svg(panels, language()))
+    say(
+        f"Measured: {two.launches} → {one.launches} launches, {two.step_us:,.0f} → {one.step_us:,.0f} µs; the device "
+        f"works for {two.device_busy_us:,.0f} → {one.device_busy_us:,.0f} µs of it.",
+        f"实测：启动 {two.launches} → {one.launches} 次，{two.step_us:,.0f} → {one.step_us:,.0f} µs；"
+        f"其中设备工作 {two.device_busy_us:,.0f} → {one.device_busy_us:,.0f} µs。",
+    )
 
 
-print(device.banner())
-timed = measure_steps(device, {"two": two_kernels, "one": your_kernel}, repeats=30, recorded=10)
-titles = {"two": pick("add, rms_norm", "add，rms_norm"), "one": pick("your kernel", "你的 kernel")}
-show_svg(timeline_svg([Panel(titles[way], step.timeline) for way, step in timed.items()], language()))
-two, one = timed["two"], timed["one"]
-say(
-    f"Measured: {two.launches} → {one.launches} launches, {two.step_us:,.0f} → {one.step_us:,.0f} µs; the device works "
-    f"for {two.device_busy_us:,.0f} → {one.device_busy_us:,.0f} µs of it.",
-    f"实测：启动 {two.launches} → {one.launches} 次，{two.step_us:,.0f} → {one.step_us:,.0f} µs；"
-    f"其中设备工作 {two.device_busy_us:,.0f} → {one.device_busy_us:,.0f} µs。",
-)
+show_launches()
