@@ -24,7 +24,7 @@ CONFIG = DecoderConfig(
 )  # fmt: skip
 BLOCKS, BLOCK_SIZE, MOST_ROWS = 24, 4, 8
 SCRATCH_SLOTS = range(BLOCKS * BLOCK_SIZE, (BLOCKS + 1) * BLOCK_SIZE)
-NOBODY, ASIDE = "nobody", "a request outside the batch"
+NOBODY, ASIDE = "nobody", "waiting request"
 
 
 @cache
@@ -110,7 +110,7 @@ class Service:
         """Whose slot it is."""
         block = slot // BLOCK_SIZE
         if slot < 0 or block >= BLOCKS:
-            return "skipped" if slot == -1 else "the scratch block" if slot in SCRATCH_SLOTS else "nowhere"
+            return "no write" if slot == -1 else "scratch block" if slot in SCRATCH_SLOTS else "nowhere"
         holder = self.model.cache.owners.get(block)
         return NOBODY if holder is None else holder.name
 

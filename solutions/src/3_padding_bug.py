@@ -59,10 +59,12 @@ look_at_held()
 # Write `careless_rows(cache, held)`, the policy of somebody who thinks "nobody reads these rows, so zeros will do":
 # for every row of `held` token 0, position 0, slot 0, a block table of zeros, and context length 1 (a row must attend
 # to something). For two rows that is `slot_mapping` [0, 0] and `context_lens` [1, 1]. Use `held`'s shapes and dtypes.
+# You make the result with `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)`;
+# `held.tensors()` gives the five of `held` in this order.
 #
 # The check captures a real step with your policy, runs it, and looks at whose slots were hit.
 # %% [markdown] part="3a" lang="zh"
-# 写出 `careless_rows(cache, held)`，也就是“反正没人看这些行，填零就行”的策略：`held` 的每一行都用 token 0、位置 0、slot 0、全零的 block table，上下文长度为 1（每一行总得注意点什么）。比如有两行时，`slot_mapping` 是 [0, 0]，`context_lens` 是 [1, 1]。形状和 dtype 要和 `held` 一致。
+# 写出 `careless_rows(cache, held)`，也就是“反正没人看这些行，填零就行”的策略：`held` 的每一行都用 token 0、位置 0、slot 0、全零的 block table，上下文长度为 1（每一行总得注意点什么）。比如有两行时，`slot_mapping` 是 [0, 0]，`context_lens` 是 [1, 1]。形状和 dtype 要和 `held` 一致。结果用 `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)` 来建，`held.tensors()` 按同样的顺序给出 `held` 的五个张量。
 #
 # 检查会用你的策略捕获真实的一步，运行它，再看写坏了谁的 slot。
 # %% part="3a"

@@ -101,7 +101,7 @@ def test_the_reference_runners_compute_and_store_what_torch_does(make):
     for seed in range(5):
         for weight, cache, rows, calls in make(np.random.default_rng(seed)):
             seen = checks.drive_safe(checks.SafeRunner, weight, cache, rows, calls)
-            outputs, expected, factor, refused = iter(seen["outputs at the end"]), cache.clone(), 1.0, False
+            outputs, expected, factor, refused = iter(seen["outputs_kept"]), cache.clone(), 1.0, False
             for what, data, where in calls:
                 if what == "run" and len(data) <= rows and not refused:
                     normed = data / torch.sqrt(data.square().mean(1, keepdim=True) + checks.EPS)
@@ -112,7 +112,7 @@ def test_the_reference_runners_compute_and_store_what_torch_does(make):
                     expected[:, where] = data
                 factor *= 2 if what == "scaled" else 1
                 refused = what in ("replaced", "moved") or (refused and what != "put back")
-            assert torch.allclose(seen["cache at the end"], expected, atol=1e-5)
+            assert torch.allclose(seen["cache"], expected, atol=1e-5)
             assert next(outputs, None) is None
 
 
@@ -125,23 +125,23 @@ def runs(answer, drive, case):
 
 def test_d3_a_stale_row_strikes_only_after_the_batch_has_shrunk():
     full, shrinking, _ = checks.make_padded(np.random.default_rng(1))
-    hit = [run["slots of others overwritten"] for run in runs(runners.StaleRows, checks.drive_padded, full)["each run"]]
+    hit = [run["others_written"] for run in runs(runners.StaleRows, checks.drive_padded, full)["runs"]]
     assert hit == [[], []]
-    seen = runs(runners.StaleRows, checks.drive_padded, shrinking)["each run"]
-    assert seen[1]["slots of others overwritten"] == [int(shrinking[3][0][2][-1])]
+    seen = runs(runners.StaleRows, checks.drive_padded, shrinking)["runs"]
+    assert seen[1]["others_written"] == [int(shrinking[3][0][2][-1])]
 
 
 def test_d4_the_static_output_changes_under_its_owner():
     """sglang#35546."""
     case = checks.make_padded(np.random.default_rng(1))[0]
-    first, second = runs(runners.StaticOutput, checks.drive_padded, case)["outputs at the end"]
+    first, second = runs(runners.StaticOutput, checks.drive_padded, case)["outputs_kept"]
     assert torch.equal(first, second)
 
 
 def test_d5_and_d6_a_rebound_input_and_a_frozen_number_give_old_results():
     """onnxruntime#29782, flash-attention#1164."""
     weight, calls = checks.make_fixed(np.random.default_rng(1))[1]
-    rebound = checks.drive_fixed(runners.Rebinds, weight, calls)["outputs"]
+    rebound = checks.drive_fixed(runners.RebindsBoth, weight, calls)["outputs"]
     assert all(not out.any() for out in rebound)
     frozen = checks.drive_fixed(runners.FrozenShift, weight, calls)["outputs"]
     assert torch.allclose(frozen[0], calls[0][0] @ weight.T, atol=1e-5)

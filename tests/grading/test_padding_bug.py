@@ -74,14 +74,14 @@ def test_d1_zeros_hit_at_three_of_four_and_not_at_four():
     """rvllm#32."""
     three = checks.drive_padding(checks.careless_rows, (5, 2, 3), 0, 4)
     four = checks.drive_padding(checks.careless_rows, (5, 2, 3, 1), 0, 4)
-    assert three["slots overwritten"] == ["slot 0 (request 0)"]
-    assert four["slots overwritten"] == four["padding rows write to"] == []
+    assert three["overwritten"] == ["slot 0 → request 0"]
+    assert four["overwritten"] == four["padding_rows_write"] == []
 
 
 def test_d3_stale_rows_hit_a_request_outside_the_batch():
     """Diffulex#44, vllm#41841."""
     seen = checks.drive_padding(lambda cache, held: held, (5, 2, 3), 0, 4)
-    assert seen["slots overwritten"] == ["slot 28 (a request outside the batch)"]
+    assert seen["overwritten"] == ["slot 28 → waiting request"]
 
 
 @pytest.mark.parametrize("policy", PADDINGS)
@@ -113,7 +113,7 @@ def test_where_it_shows_is_where_real_steps_are_hit():
     hit = [
         n
         for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (6, 8), (7, 8), (8, 8))
-        if checks.drive_padding(checks.careless_rows, (2,) * n, 0, size)["slots overwritten"]
+        if checks.drive_padding(checks.careless_rows, (2,) * n, 0, size)["overwritten"]
     ]
     assert computed == hit == [3, 5, 6, 7]
 

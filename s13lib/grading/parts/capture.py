@@ -165,7 +165,7 @@ def drive_fixed(answer: Callable, weight: Tensor, calls: list) -> dict[str, obje
         seen = _Seen(device, step, late=number % 2 == 1)
         outputs.append(copy.deepcopy(runner.run(x.clone(), shift)))
         runs.append(seen.so_far())
-    return {"graphs captured": device.captures, "each run": runs, "outputs": outputs}
+    return {"captures": device.captures, "runs": runs, "outputs": outputs}
 
 
 class _Seen:
@@ -179,8 +179,8 @@ class _Seen:
     def _counts(self) -> dict[str, int]:
         return {
             "replays": self._device.replays,
-            "kernels launched": self._device.launches,
-            "calls of step": self._step.calls,
+            "launches": self._device.launches,
+            "step_calls": self._step.calls,
         }
 
     def so_far(self) -> dict[str, int]:
@@ -294,10 +294,10 @@ def drive_script(answer: Callable, weight: Tensor, cache: Tensor, rows: int, cal
             outcome, own = "ValueError" if isinstance(error, ValueError) else type(error).__name__, set()
         counts = seen.so_far()
         others = sorted(set(_changed(before, step.image())) - own)
-        runs.append({"outcome": outcome, **counts, "slots of others overwritten": others})
+        runs.append({"outcome": outcome, **counts, "others_written": others})
     return {
-        "graphs captured": device.captures, "slots overwritten by the constructor": made, "each run": runs,
-        "outputs at the end": copy.deepcopy(kept), "cache at the end": step.image(),
+        "captures": device.captures, "written_by_constructor": made, "runs": runs,
+        "outputs_kept": copy.deepcopy(kept), "cache": step.image(),
     }  # fmt: skip
 
 
@@ -322,9 +322,9 @@ def _happen(step: CacheStep, what: str, data: Tensor, where: int, first: tuple[T
 
 def view_script(inputs: tuple, value: dict) -> dict:
     """A refused call need not have replayed: its counts say nothing."""
-    silent = {"replays": None, "kernels launched": None, "calls of step": None}
-    runs = [run if run["outcome"] == "returned" else run | silent for run in value["each run"]]
-    return value | {"each run": runs}
+    silent = {"replays": None, "launches": None, "step_calls": None}
+    runs = [run if run["outcome"] == "returned" else run | silent for run in value["runs"]]
+    return value | {"runs": runs}
 
 
 HAPPENED = {

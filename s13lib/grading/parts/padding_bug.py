@@ -70,8 +70,8 @@ def drive_padding(answer: Callable, lengths: tuple[int, ...], first: int, size: 
     own = set(slots[:n])
     changed = [slot for slot in changed_slots(before, service.image()) if slot not in own | set(SCRATCH_SLOTS)]
     return seen | {
-        "padding rows write to": [f"slot {slot} ({service.owner(slot)})" for slot in slots[n:]],
-        "slots overwritten": [f"slot {slot} ({service.owner(slot)})" for slot in changed],
+        "padding_rows_write": [f"slot {slot} → {service.owner(slot)}" for slot in slots[n:]],
+        "overwritten": [f"slot {slot} → {service.owner(slot)}" for slot in changed],
     }
 
 
@@ -84,9 +84,9 @@ def scratch_like(held: DecodeBatch) -> DecodeBatch:
 
 def view_harmless(inputs: tuple, value: dict) -> dict:
     """Scratch block or no slot at all: both are right."""
-    rows = value["padding rows write to"]
-    said = ["harmless" if row.endswith(("(the scratch block)", "(skipped)")) else row for row in rows]
-    return value | {"padding rows write to": said}
+    rows = value["padding_rows_write"]
+    said = ["harmless" if row.endswith(("→ scratch block", "→ no write")) else row for row in rows]
+    return value | {"padding_rows_write": said}
 
 
 def tried_padding(inputs: tuple) -> Text:
@@ -353,14 +353,14 @@ def images_of(kind: str, lengths: tuple[int, ...], size: int) -> Images:
     return before, service.image(), runner.inputs.slot_mapping.clone(), own_slots
 
 
-def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> str:
+def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> dict[str, str | None]:
     """Whether the assertion raises. What it returns does not count."""
     before, after, slot_mapping, own_slots = images_of(kind, tuple(lengths), size)
     try:
         answer(before.clone(), after.clone(), slot_mapping.clone(), list(own_slots))
     except AssertionError:
-        return "AssertionError"
-    return "silent"
+        return {"raises": "AssertionError"}
+    return {"raises": None}
 
 
 def tried_step(inputs: tuple) -> Text:

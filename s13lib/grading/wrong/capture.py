@@ -19,9 +19,12 @@ ZERO = Text(
 )
 WRONG = {
     "4a": (
-        Wrong("rebinds the inputs", runners.Rebinds, Text(
+        Wrong("rebinds x", runners.Rebinds, Text(
             "self.x = x gives the name to another tensor. The graph reads the old address: put new values into the old tensor.",
             "self.x = x 只是让名字指向了另一个张量。graph 读的是旧地址：要把新的数值放进旧的张量里。")),
+        Wrong("rebinds both inputs", runners.RebindsBoth, Text(
+            "Both inputs are new tensors at each call, and the graph still reads the ones of the capture: keep those, and write into them.",
+            "两个输入每次都换成了新张量，而 graph 读的还是捕获时的那两个：留着它们，往里面写。")),
         Wrong("shift stays at the capture's", runners.FrozenShift, Text(
             "shift never reaches the graph: what changes from call to call must be written into a tensor that was captured.",
             "shift 没有传到 graph 里：每次调用都会变的东西，必须写进捕获时用的那个张量。")),
@@ -66,6 +69,9 @@ WRONG = {
             "Only one row beyond n is made harmless. All of them run, up to the captured size.",
             "n 之后只处理了一行。一直到捕获尺寸为止，每一行都会运行。")),
         Wrong("warm-up at slot 0", runners.WarmUpAtZero, ZERO),
+        Wrong("rebinds the inputs", runners.RebindsSlots, Text(
+            "The padded batch lies in new tensors, and the graph reads the old ones: copy all rows into the buffers of the capture.",
+            "补齐好的 batch 放在了新张量里，而 graph 读的是旧的：把所有行拷进捕获时的缓冲区。")),
         Wrong("slots stay at the capture's", runners.FrozenSlots, Text(
             "The slots never reach the graph, so nothing is stored: both inputs have to be copied at each call.",
             "slots 没有传到 graph 里，所以什么也没有存：两个输入每次调用都要拷贝。")),

@@ -38,7 +38,16 @@ class Fixed:
 
 
 class Rebinds(Fixed):
-    """The names point at other tensors; the graph does not care."""
+    """The name points at another tensor; the graph does not care."""
+
+    def copy_in(self, x, shift):
+        """A new tensor."""
+        self.x = x
+        self.shift.fill_(shift)
+
+
+class RebindsBoth(Fixed):
+    """Both names."""
 
     def copy_in(self, x, shift):
         """New tensors."""
@@ -236,6 +245,16 @@ class OneRowCleared(Padded):
         """The others are stale."""
         StaleRows.fill(self, x, slots)
         self.slots[len(x) : len(x) + 1].fill_(-1)
+
+
+class RebindsSlots(Padded):
+    """A padded batch, at other addresses."""
+
+    def fill(self, x, slots):
+        """New tensors."""
+        missing = self.rows - len(x)
+        self.x = torch.cat([x, torch.zeros(missing, x.shape[1])])
+        self.slots = torch.cat([slots, torch.full((missing,), -1)])
 
 
 class FrozenSlots(Padded):
