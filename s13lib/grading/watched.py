@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from s13lib.device import Graph, Kernel, Pool, SoftGPU
+from s13lib.device import Graph, Kernel, Pool, SoftGPU, best_device
 from s13lib.device.graph import Capture
+from s13lib.device.launch import Namespace
+
+AT_FIRST = {"late": False, "captures": 0, "replays": 0, "launches": 0, "_held": None}
 
 
 class WatchedDevice(SoftGPU):
@@ -22,16 +26,11 @@ class WatchedDevice(SoftGPU):
         launches: kernels launched one by one, outside a capture; copies do not count.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._held: Graph | None = None
-        self.begin()
-
-    def begin(self) -> None:
-        """Start again: everything has run, nothing was counted."""
-        self.settle()
-        self.late = False
-        self.captures = self.replays = self.launches = 0
+    late: bool
+    captures: int
+    replays: int
+    launches: int
+    _held: Graph | None
 
     def settle(self) -> None:
         """Run what waits, and forget errors: they were not the next call's."""
@@ -78,13 +77,24 @@ class WatchedDevice(SoftGPU):
             super()._replay(held)
 
 
-_device: WatchedDevice | None = None
+@contextmanager
+def watched() -> Iterator[WatchedDevice]:
+    """Watch the course's own device for a while: the one that a notebook's ``device`` names as well.
 
-
-def watched_device() -> WatchedDevice:
-    """The process's watched device, as new. One that an answer has left unusable is replaced."""
-    global _device
-    if _device is None or not _device.usable or _device._capture is not None:
-        _device = WatchedDevice()
-    _device.begin()
-    return _device
+    So an answer may use the device that it was given or the notebook's, and is observed either way.
+    """
+    if best_device()._capture is not None:
+        best_device().close()  # an answer left it in a capture: the next call makes another
+    device = best_device()
+    kernels = device.kernels
+    device.__class__, device.kernels = WatchedDevice, Namespace(device)  # launch functions made earlier do not count
+    device.kernels._own = kernels._own
+    vars(device).update(AT_FIRST)
+    device.settle()
+    try:
+        yield device
+    finally:
+        device.settle()
+        device.__class__, device.kernels = SoftGPU, kernels
+        for name in AT_FIRST:
+            vars(device).pop(name, None)

@@ -8,19 +8,20 @@ import torch
 
 pytest.importorskip("numba")
 
-from s13lib.device import DeviceError
+from s13lib.device import DeviceError, SoftGPU, best_device
 from s13lib.grading import guard
 from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
 from s13lib.grading.parts import capture as checks
-from s13lib.grading.watched import watched_device
+from s13lib.grading.watched import WatchedDevice, watched
 from s13lib.grading.wrong import runners
 
 
 @pytest.fixture
 def device():
     checks.warm_up()
-    return watched_device()
+    with watched() as device:
+        yield device
 
 
 @pytest.fixture
@@ -69,21 +70,40 @@ def test_it_counts_captures_replays_and_launches_but_not_copies_nor_what_is_capt
     assert (device.captures, device.replays, device.launches) == (1, 2, 1)
 
 
-def test_one_answers_error_is_not_the_next_ones(device):
-    tokens, table, out = device.tensor([9]), device.zeros((2, 1)), device.empty((1, 1))
-    device.kernels.embedding(tokens, table, out)
-    watched_device().synchronize()
-    device.kernels.embedding(tokens, table, out)
-    with pytest.raises(DeviceError):
-        device.synchronize()
+def test_it_is_the_notebooks_own_device_and_as_it_was_afterwards():
+    plain = best_device()
+    kernels, attributes = plain.kernels, set(vars(plain))
+    with watched() as device:
+        assert device is plain
+        assert type(plain) is WatchedDevice
+        assert plain.kernels is not kernels
+    assert type(plain) is SoftGPU
+    assert plain.kernels is kernels
+    assert set(vars(plain)) == attributes
 
 
-def test_a_device_left_in_a_capture_is_replaced(device):
-    device.graph().__enter__()
+def test_one_answers_error_is_not_the_next_ones():
+    for _ in range(2):
+        with watched() as device:
+            tokens, table, out = device.tensor([9]), device.zeros((2, 1)), device.empty((1, 1))
+            device.synchronize()
+            device.kernels.embedding(tokens, table, out)
+    with watched() as device:
+        device.kernels.embedding(tokens, table, out)
+        with pytest.raises(DeviceError):
+            device.synchronize()
+
+
+def test_a_device_left_in_a_capture_is_replaced():
+    left = best_device()
+    capture = left.graph()
+    capture.__enter__()
     try:
-        assert watched_device() is not device
+        with watched() as device:
+            assert device is not left
+            assert device is best_device()
     finally:
-        device._capture.__exit__(None, None, None)
+        capture.__exit__(None, None, None)
 
 
 # ---- the references, against plain torch
@@ -184,6 +204,14 @@ class WholeBatch:
         return torch.stack(list(self.out[: len(x)]))
 
 
+class NotebooksDevice(runners.Fixed):
+    """Uses the name ``device`` of the notebook where it was given one."""
+
+    def replay(self):
+        self.graph.replay()
+        best_device().synchronize()
+
+
 class AsksTheGraph(runners.Safe):
     """Looks for the weight's address among what the graph reads."""
 
@@ -194,7 +222,9 @@ class AsksTheGraph(runners.Safe):
         return self.step.weight.data_ptr() not in self.reads
 
 
-@pytest.mark.parametrize(("key", "answer"), [("4a", ByKernel), ("4b", WholeBatch), ("4c", AsksTheGraph)])
+@pytest.mark.parametrize(
+    ("key", "answer"), [("4a", ByKernel), ("4a", NotebooksDevice), ("4b", WholeBatch), ("4c", AsksTheGraph)]
+)
 def test_another_right_answer_passes(key, answer):
     for seed in (1, 2, 3):
         verdict = judge(key, lambda inputs: guard.observe(part(key), answer, inputs), seed)

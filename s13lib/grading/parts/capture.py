@@ -18,7 +18,7 @@ import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
 from s13lib.device import SoftGPU, prepare
 from s13lib.device.kernel import REGISTRY
 from s13lib.grading.part import Part, Text
-from s13lib.grading.watched import WatchedDevice, watched_device
+from s13lib.grading.watched import WatchedDevice, watched
 
 EPS = 1e-5
 BLOCKS, BLOCK_SIZE = 4, 4
@@ -156,16 +156,16 @@ def make_fixed(rng: np.random.Generator) -> list[tuple]:
 
 def drive_fixed(answer: Callable, weight: Tensor, calls: list) -> dict[str, object]:
     """Make a runner, call it, and note what each call gave and what the device saw."""
-    device = watched_device()
-    step = ShiftStep(device, weight)
     rows, width = calls[0][0].shape
-    runner = answer(device, step, rows, width)
     outputs, runs = [], []
-    for number, (x, shift) in enumerate(calls):
-        seen = _Seen(device, step, late=number % 2 == 1)
-        outputs.append(copy.deepcopy(runner.run(x.clone(), shift)))
-        runs.append(seen.so_far())
-    return {"captures": device.captures, "runs": runs, "outputs": outputs}
+    with watched() as device:
+        step = ShiftStep(device, weight)
+        runner = answer(device, step, rows, width)
+        for number, (x, shift) in enumerate(calls):
+            seen = _Seen(device, step, late=number % 2 == 1)
+            outputs.append(copy.deepcopy(runner.run(x.clone(), shift)))
+            runs.append(seen.so_far())
+        return {"captures": device.captures, "runs": runs, "outputs": outputs}
 
 
 class _Seen:
@@ -272,33 +272,33 @@ def make_safe(rng: np.random.Generator) -> list[tuple]:
 
 def drive_script(answer: Callable, weight: Tensor, cache: Tensor, rows: int, calls: list, lazy: bool) -> dict:
     """Run a script. The outputs are looked at when all is over: whoever keeps one must still have it then."""
-    device = watched_device()
-    step = CacheStep(device, weight, cache, lazy)
-    before = step.image()
-    runner = answer(device, step, rows, len(weight))
-    device.settle()
-    made = _changed(before, step.image())
-    kept, runs, first, address = [], [], (step.weight, step.weight.data), step.weight.data_ptr()
-    for number, (what, data, where) in enumerate(calls):
-        if what != "run":
-            _happen(step, what, data, where, first)
-            continue
-        before, own = step.image(), set(where.tolist())
-        seen = _Seen(device, step, late=number % 2 == 1)
-        try:
-            kept.append(runner.run(data.clone(), where.clone()))
-            outcome = "returned"
-        except Exception as error:
-            if len(where) <= rows and step.weight.data_ptr() == address:
-                raise  # nothing that a runner should refuse
-            outcome, own = "ValueError" if isinstance(error, ValueError) else type(error).__name__, set()
-        counts = seen.so_far()
-        others = sorted(set(_changed(before, step.image())) - own)
-        runs.append({"outcome": outcome, **counts, "others_written": others})
-    return {
-        "captures": device.captures, "written_by_constructor": made, "runs": runs,
-        "outputs_kept": copy.deepcopy(kept), "cache": step.image(),
-    }  # fmt: skip
+    kept, runs = [], []
+    with watched() as device:
+        step = CacheStep(device, weight, cache, lazy)
+        before, first = step.image(), (step.weight, step.weight.data)
+        runner = answer(device, step, rows, len(weight))
+        device.settle()
+        made = _changed(before, step.image())
+        for number, (what, data, where) in enumerate(calls):
+            if what != "run":
+                _happen(step, what, data, where, first)
+                continue
+            before, own = step.image(), set(where.tolist())
+            seen = _Seen(device, step, late=number % 2 == 1)
+            try:
+                kept.append(runner.run(data.clone(), where.clone()))
+                outcome = "returned"
+            except Exception as error:
+                if len(where) <= rows and step.weight.data_ptr() == first[1].data_ptr():
+                    raise  # nothing that a runner should refuse
+                outcome, own = "ValueError" if isinstance(error, ValueError) else type(error).__name__, set()
+            counts = seen.so_far()
+            others = sorted(set(_changed(before, step.image())) - own)
+            runs.append({"outcome": outcome, **counts, "others_written": others})
+        return {
+            "captures": device.captures, "written_by_constructor": made, "runs": runs,
+            "outputs_kept": copy.deepcopy(kept), "cache": step.image(),
+        }  # fmt: skip
 
 
 def _changed(before: Tensor, after: Tensor) -> list[int]:
@@ -353,8 +353,7 @@ def tried_script(name: str, inputs: tuple) -> Text:
 def warm_up() -> None:
     """Compile the kernels, start the device, and capture once: the first capture of a process takes seconds."""
     prepare(REGISTRY[name] for name in KERNELS)
-    device = watched_device()
-    with device.graph():
+    with watched() as device, device.graph():
         device.empty(1)
 
 
