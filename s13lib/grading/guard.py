@@ -74,8 +74,8 @@ def attempt(call: Callable[[], object], seconds: float) -> tuple[object, Trouble
         return None, Trouble("todo", str(error))
     except Borrowed as error:
         return None, Trouble("borrowed", str(error))
-    except TooSlow:
-        return None, Trouble("slow", f"{seconds:g}")
+    except TooSlow as error:
+        return None, Trouble("slow", f"{error.args[0] if error.args else seconds:g}")
     except Flood:
         return None, Trouble("flood", f"{MOST_OUTPUT:,}")
     except SystemExit:
@@ -113,7 +113,7 @@ def _described(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise ``TooSlow`` in this thread after ``seconds``, and again until the block is left."""
+    """Raise ``TooSlow`` in this thread after ``seconds``, and again until the block is left. Limits may be nested."""
     in_main = threading.current_thread() is threading.main_thread()
     with (_by_signal if in_main and hasattr(signal, "setitimer") else _by_thread)(seconds):
         yield
@@ -121,18 +121,21 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _by_signal(seconds: float) -> Iterator[None]:
-    """By the alarm clock of Unix, which also ends a sleep."""
+    """By the alarm clock of Unix, which also ends a sleep. There is one: a limit inside another takes it over."""
+    outer = signal.getitimer(signal.ITIMER_REAL)
+    outer_is_nearer = 0 < outer[0] < seconds
 
     def ring(*_: object) -> None:
-        raise TooSlow
+        raise TooSlow if outer_is_nearer else TooSlow(seconds)
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, NEXT_BLOW_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, outer[0] if outer_is_nearer else seconds, NEXT_BLOW_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *outer)  # it was stopped meanwhile
 
 
 @contextlib.contextmanager
