@@ -231,6 +231,20 @@ def test_another_right_answer_passes(key, answer):
         assert verdict.passed, (verdict.tried.en, verdict.expected.en, verdict.came.en)
 
 
+class WritesIntoItsArguments(runners.Padded):
+    """Right, but the caller's tensors are not what they were."""
+
+    def run(self, x, slots):
+        result = super().run(x, slots)
+        slots.fill_(-1)
+        return result
+
+
+def test_an_answer_that_writes_into_its_arguments_is_caught():
+    verdict = judge("4b", lambda inputs: guard.observe(part("4b"), WritesIntoItsArguments, inputs), 1)
+    assert verdict.came.en == "calls overwritten"
+
+
 @pytest.mark.parametrize(("key", "right"), [("4a", runners.Fixed), ("4b", runners.Padded), ("4c", runners.Safe)])
 def test_the_wrong_answers_stand_on_right_ones(key, right):
     """So that each of them is wrong in one thing alone."""

@@ -163,7 +163,7 @@ def drive_fixed(answer: Callable, weight: Tensor, calls: list) -> dict[str, obje
         runner = answer(device, step, rows, width)
         for number, (x, shift) in enumerate(calls):
             seen = _Seen(device, step, late=number % 2 == 1)
-            outputs.append(copy.deepcopy(runner.run(x.clone(), shift)))
+            outputs.append(copy.deepcopy(runner.run(x, shift)))
             runs.append(seen.so_far())
         return {"captures": device.captures, "runs": runs, "outputs": outputs}
 
@@ -286,7 +286,7 @@ def drive_script(answer: Callable, weight: Tensor, cache: Tensor, rows: int, cal
             before, own = step.image(), set(where.tolist())
             seen = _Seen(device, step, late=number % 2 == 1)
             try:
-                kept.append(runner.run(data.clone(), where.clone()))
+                kept.append(runner.run(data, where))
                 outcome = "returned"
             except Exception as error:
                 if len(where) <= rows and step.weight.data_ptr() == first[1].data_ptr():

@@ -58,6 +58,8 @@ def drive_padding(answer: Callable, lengths: tuple[int, ...], first: int, size: 
 
     def policy(cache: PagedKVCache, held: DecodeBatch) -> DecodeBatch:
         rows = answer(cache, held)
+        if not isinstance(rows, DecodeBatch):
+            raise TypeError(f"a padding policy returns a DecodeBatch, not {type(rows).__name__}")
         seen["fields"] = {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in rows.named().items()}
         fits = seen["fields"] == {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in held.named().items()}
         return rows if fits else scratch_like(held)
