@@ -18,11 +18,9 @@ PR_SET_PDEATHSIG = 1
 
 
 def keep_to(processors: list[int] | None) -> None:
-    """Use these processors alone, after the grader in priority: no learner takes another's share."""
+    """Use these processors alone: no learner takes another's share."""
     if processors and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, processors)
-    if hasattr(os, "nice"):
-        os.nice(5)
 
 
 def confine(required: bool) -> None:

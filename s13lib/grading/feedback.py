@@ -70,7 +70,7 @@ def _blocks(learner: str, rows: list[Row], language: str) -> Iterable[Block]:
     yield "h1", words["title"].format(learner)
     for row in rows:
         if row.submission is None:
-            yield "h2", row.file
+            yield "h2", re.split(r"[/\\\\:]", row.file)[-1]  # the path before it is the instructor's
         else:
             exercise = row.submission.exercise
             yield "h2", words["exercise"].format(exercise.number, exercise.title.in_(language))

@@ -25,9 +25,9 @@ CHILD = "from s13lib.grading.child import main; main()"
 PASSED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 
 
-def python(code: str = CHILD) -> list[str]:
-    """The command of a learner's process."""
-    return [sys.executable, "-P", "-s", "-B", "-c", code]
+def python(code: str | None = None) -> list[str]:
+    """The command of a learner's process, or of another one like it."""
+    return [sys.executable, "-P", "-s", "-B", "-c", code or CHILD]
 
 
 def environment(language: str, folder: str = "/tmp") -> dict[str, str]:
