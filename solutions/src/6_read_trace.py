@@ -16,11 +16,11 @@
 #
 # 给你几份没有标注的时间线，请说出每一份受什么限制、什么能帮上忙。先用眼睛看，再写出对任何时间线都管用的代码。
 #
-# `Timeline` 里有两个元组，各由若干段组成，按开始时刻排好。`timeline.host` 是 host 做的事，`timeline.device` 是 device 做的事：kernel 和拷贝。时间的单位是微秒。每一段有
+# `Timeline` 里有两个元组，各由若干段组成，按开始时刻排好。`timeline.host` 是主机做的事，`timeline.device` 是设备做的事：kernel 和拷贝。时间的单位是微秒。每一段有
 #
 # * `start_us`、`end_us` 和 `duration_us`；
-# * `correlation`：一次启动，和它引起的 device 工作，编号相同。一次 graph 启动会引起许多份工作；
-# * `kind`：在 host 上，`"graph"` 是 graph 启动，`"call"` 是什么也不启动的调用，`""` 是单个 kernel 的启动；在 device 上，`""` 是 kernel，`"memcpy"` 和 `"memset"` 是拷贝。
+# * `correlation`：一次启动，和它引起的设备工作，编号相同。一次 graph 启动会引起许多份工作；
+# * `kind`：在主机上，`"graph"` 是 graph 启动，`"call"` 是什么也不启动的调用，`""` 是单个 kernel 的启动；在设备上，`""` 是 kernel，`"memcpy"` 和 `"memset"` 是拷贝。
 # %% part="setup"
 import random
 from dataclasses import replace
@@ -84,13 +84,13 @@ draw({pick("the example", "例子"): example})
 #
 # Example: `idle_share(example)` is 16 ÷ 26, 0.615….
 # %% [markdown] part="6a" lang="zh"
-# 写出 `idle_share(timeline)`：device 什么也没做的时间占多少，0 到 1。
+# 写出 `idle_share(timeline)`：设备什么也没做的时间占多少，0 到 1。
 #
-# * 时间从第一次启动开始，也就是 `timeline.start_us`：等第一个 kernel 的时间也算。时间到 device 的最后一份工作为止，哪怕 host 之后还在做别的。
-# * 两个 stream 上的工作可能重叠，一个长 kernel 也可能比它后面开始的几个都结束得晚。同时跑两个，device 也只忙一份时间。
+# * 时间从第一次启动开始，也就是 `timeline.start_us`：等第一个 kernel 的时间也算。时间到设备的最后一份工作为止，哪怕主机之后还在做别的。
+# * 两个 stream 上的工作可能重叠，一个长 kernel 也可能比它后面开始的几个都结束得晚。同时跑两个，设备也只忙一份时间。
 # * 拷贝也是工作。
 #
-# 每份时间线都有 device 工作。它的 `device_us`、`utilization` 和 `gaps` 等于半个答案，所以这一小题里不能用；后面的小题可以用。
+# 每份时间线都有设备工作。它的 `device_us`、`utilization` 和 `gaps` 等于半个答案，所以这一小题里不能用；后面的小题可以用。
 #
 # 例：`idle_share(example)` 是 16 ÷ 26，即 0.615…。
 # %% part="6a"
@@ -120,11 +120,11 @@ def idle_share(timeline):
 #
 # When a check fails, it names a seed and a case. `draw({"failed": inputs("6b", seed=…, case=…)[0]})` shows it.
 # %% [markdown] part="6b" lang="zh"
-# 每一段空隙都由一份工作来结束。要知道 device 为什么空闲，就看这份工作的启动。按下面的顺序判断：
+# 每一段空隙都由一份工作来结束。要知道设备为什么空闲，就看这份工作的启动。按下面的顺序判断：
 #
-# 1. device 是不是已经做过同一次启动的其他工作？是的话，这是 graph 里靠后的 kernel：`"boundary"`。
+# 1. 设备是不是已经做过同一次启动的其他工作？是的话，这是 graph 里靠后的 kernel：`"boundary"`。
 # 2. 空隙开始时，启动调用是不是已经结束（正好在那一刻结束也算）？是的话，工作早已排好队：`"boundary"`。
-# 3. 否则 device 是在等 host。等了超过 1000 µs？`"pause"`。
+# 3. 否则设备是在等主机。等了超过 1000 µs？`"pause"`。
 # 4. 那是一次 graph 启动吗？`"replay"`。不是就是 `"launch"`。
 #
 # 写出 `why_idle(timeline)`：一个列表，每一段空隙对应一对 `(duration_us, reason)`，按时间先后排列，等第一个 kernel 的那一段也在内。
@@ -174,18 +174,18 @@ def why_idle(timeline):
 #
 # (This is the rule of `s13 trace`, without its special cases.)
 # %% [markdown] part="6c" lang="zh"
-# 现在来判断。host 的停顿另算：它和启动无关。所以这里说的**时间**，是 6a 里的时间减去 `"pause"` 的空隙。在这段时间里
+# 现在来判断。主机的停顿另算：它和启动无关。所以这里说的**时间**，是 6a 里的时间减去 `"pause"` 的空隙。在这段时间里
 #
 # * *late* 是 `"launch"` 和 `"replay"` 空隙的总和；
-# * *busy* 是 device 忙碌的时间。
+# * *busy* 是设备忙碌的时间。
 #
-# 如果一次启动的工作结束的是一段 `"launch"`、`"replay"` 或 `"pause"` 空隙，就说这次启动让 device *挨饿*。每份时间线的第一次启动总是如此，所以不算它；什么也不启动的调用也不算。其余启动中挨饿的占比就是 *starved*（没有其余启动时为 0）。
+# 如果一次启动的工作结束的是一段 `"launch"`、`"replay"` 或 `"pause"` 空隙，就说这次启动让设备**挨饿**。每份时间线的第一次启动总是如此，所以不算它；什么也不启动的调用也不算。其余启动中挨饿的占比就是 *starved*（没有其余启动时为 0）。
 #
 # 写出 `bound_by(timeline)`，规则按顺序是：
 #
-# 1. *late* 不到这段时间的 10 %：`"device-bound"`。
-# 2. *late* 比 *busy* 长，或者 *starved* 不小于 75 %：`"launch-bound"`。
-# 3. 否则是 `"mixed"`：有时 device 在等，有时队列是满的，device 一直在忙。
+# 1. *late* 不到这段时间的 10%：`"device-bound"`。
+# 2. *late* 比 *busy* 长，或者 *starved* 不小于 75%：`"launch-bound"`。
+# 3. 否则是 `"mixed"`：有时设备在等，有时队列是满的，设备一直在忙。
 #
 # 例：`example` 的 26 µs 里，late 14，busy 10；两次启动里有一次挨饿。结果是 `"launch-bound"`。
 #
@@ -219,11 +219,11 @@ def bound_by(timeline):
 #
 # Example: `what_helps(example)` has all three: 6, 8 and 8 of 26 µs.
 # %% [markdown] part="6d" lang="zh"
-# 受什么限制，和什么能帮上忙，是两个问题。每一招能去掉某几种空隙；如果这几种空隙至少占时间的 10 %（与 6c 一样，不含停顿），就值得一试：
+# 受什么限制，和什么能帮上忙，是两个问题。每一招能去掉某几种空隙；如果这几种空隙至少占时间的 10%（与 6c 一样，不含停顿），就值得一试：
 #
 # * `"graph"` 去掉等单独启动的时间，即 `"launch"`；
 # * `"fusion"` 去掉 kernel，连同各自的启动和边界：`"launch"` 加 `"boundary"`；
-# * `"host"` 是减少两次回放之间 host 的工作，去掉 `"replay"`。
+# * `"host"` 是减少两次回放之间主机的工作，去掉 `"replay"`。
 #
 # 写出 `what_helps(timeline)`：值得一试的那些名字组成的列表，顺序不限。列表为空时，要想每秒生成更多 token，只有增大 batch，或者换更快的设备。
 #

@@ -78,14 +78,14 @@ SCENES = {
     "short, long": Text("short kernels, then long ones", "先短后长的 kernel"),
     "long, short": Text("long kernels, then short ones", "先长后短的 kernel"),
     "replay": Text("one replay of a graph", "一次 graph 回放"),
-    "replays": Text("replays, with host work between them", "多次回放，中间 host 有别的工作"),
-    "calls": Text("calls of the host between the launches", "启动之间夹着 host 的其他调用"),
-    "pause": Text("long kernels, and one pause of the host", "长的 kernel，host 停顿了一次"),
+    "replays": Text("replays, with host work between them", "多次回放，中间主机有别的工作"),
+    "calls": Text("calls of the host between the launches", "启动之间夹着主机的其他调用"),
+    "pause": Text("long kernels, and one pause of the host", "长的 kernel，主机停顿了一次"),
     "short pause": Text("kernels nearly as long as launches, and a pause", "几乎和启动一样长的 kernel，还有一次停顿"),
     "both": Text("single launches and replays in turn", "单独启动和回放交替"),
     "streams": Text("two streams that overlap", "两个互相重叠的 stream"),
     "copies": Text("copies between the kernels", "kernel 之间有拷贝"),
-    "goes on": Text("a host that goes on after the last kernel", "最后一个 kernel 之后 host 还在忙"),
+    "goes on": Text("a host that goes on after the last kernel", "最后一个 kernel 之后主机还在忙"),
     "random": Text("launches, graphs, calls and kernels at random", "随机的启动、graph、调用和 kernel"),
 }  # fmt: skip
 RECORDED = Text("a recording that comes with the library", "库里自带的一份历史记录")
@@ -299,7 +299,7 @@ def tried(inputs: tuple) -> Text:
     host, device = len(timeline.host), len(timeline.device)
     return Text(
         f"{scene.en} ({host} host and {device} device spans)",
-        f"{scene.zh}（host {host} 段，device {device} 段）",
+        f"{scene.zh}（主机 {host} 段，设备 {device} 段）",
     )
 
 

@@ -108,7 +108,7 @@ def tried_totals(inputs: tuple) -> Text:
     n, total = inputs
     return Text(
         f"n={n}, total_us={total}: max(host, device) must fall short by {LEAST_ERROR:.0%} of the real time",
-        f"n={n}，total_us={total}：max(host, device) 要比真实时间少 {LEAST_ERROR:.0%}",
+        f"n={n}，total_us={total}：max(主机, 设备) 要比真实时间少 {LEAST_ERROR:.0%}",
     )
 
 

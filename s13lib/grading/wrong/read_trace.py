@@ -278,25 +278,25 @@ WRONG = {
     "6a": (
         Wrong("first wait forgotten", from_the_first_kernel, Text(
             "The device is idle before its first kernel too: the time begins with the first launch.",
-            "第一个 kernel 之前，device 也是空闲的：时间要从第一次启动算起。")),
+            "第一个 kernel 之前，设备也是空闲的：时间要从第一次启动算起。")),
         Wrong("streams added up", streams_added, Text(
             "Two kernels that run at the same time on two streams keep the device busy once, not twice.",
-            "两个 stream 上同时运行的两个 kernel，device 只忙一份时间，不是两份。")),
+            "两个 stream 上同时运行的两个 kernel，设备只忙一份时间，不是两份。")),
         Wrong("compared with the last start", from_the_last_started, Text(
             "The work that started last need not be the one that ends last: a long kernel on another stream may still run.",
             "最后开始的工作不一定最后结束：另一个 stream 上可能还有一个长 kernel 在跑。")),
         Wrong("until the host ends", until_the_host_ends, Text(
             "You count the time after the last kernel. Here the time ends with the device's last work, whatever the host still does.",
-            "你把最后一个 kernel 之后的时间也算进去了。这里时间到 device 的最后一份工作为止，不管 host 之后还做什么。")),
+            "你把最后一个 kernel 之后的时间也算进去了。这里时间到设备的最后一份工作为止，不管主机之后还做什么。")),
         Wrong("from zero", from_zero, Text(
             "The clock of a timeline need not begin at 0: measure from its first span.",
             "时间线的时钟不一定从 0 开始：要从第一段的开头量起。")),
         Wrong("kernels alone", kernels_alone, Text(
             "A copy is work of the device too: it is not idle meanwhile.",
-            "拷贝也是 device 的工作：拷贝的时候它并不空闲。")),
+            "拷贝也是设备的工作：拷贝的时候它并不空闲。")),
         Wrong("time without the host", step_minus_host, Text(
             "That is the share of the time in which the host launches nothing. The two lanes overlap: look at the device's alone.",
-            "这是 host 没有在启动的时间占比。两条泳道是重叠的：只看 device 那一条。")),
+            "这是主机没有在启动的时间占比。两条泳道是重叠的：只看设备那一条。")),
         Wrong("the busy share", busy_share, Text(
             "That is the busy share: asked for is the rest.",
             "这是忙碌的占比，要的是剩下的那部分。")),
@@ -307,19 +307,19 @@ WRONG = {
             "启动刚刚开始时，队列里还什么都没有：要拿启动调用的结束时刻和空隙比。")),
         Wrong("never a boundary", never_a_boundary, Text(
             "Not every idle stretch is the host's fault: where the next work was queued already, it is a boundary.",
-            "空隙不都怪 host：下一份工作早已排在队列里时，那是边界。")),
+            "空隙不都怪主机：下一份工作早已排在队列里时，那是边界。")),
         Wrong("nodes taken for launches", nodes_are_launches, Text(
             "The later kernels of a graph wait for no launch, even if the launch call still runs: only the first one does.",
             "graph 里靠后的 kernel 不等任何启动，哪怕启动调用还没结束：只有第一个 kernel 才等。")),
         Wrong("paired by place", by_place, Text(
             "The n-th kernel need not belong to the n-th host span: calls launch nothing, graphs launch many. Pair by `correlation`.",
-            "第 n 个 kernel 不一定属于 host 的第 n 段：有的调用什么也不启动，graph 一次启动许多。要按 `correlation` 配对。")),
+            "第 n 个 kernel 不一定属于主机的第 n 段：有的调用什么也不启动，graph 一次启动许多。要按 `correlation` 配对。")),
         Wrong("first wait forgotten", first_wait_forgotten, Text(
             "The wait for the first kernel is an idle stretch too: it begins with the timeline.",
             "等第一个 kernel 的时间也是空隙：它从时间线的开头算起。")),
         Wrong("pauses taken for launches", pauses_are_launches, Text(
             "No launch takes a millisecond: a longer wait for the host is a pause.",
-            "没有哪次启动要花一毫秒：等 host 等得比这还久，就是停顿。")),
+            "没有哪次启动要花一毫秒：等主机等得比这还久，就是停顿。")),
         Wrong("replays taken for launches", replays_are_launches, Text(
             "A late graph launch has a reason of its own: look at the launch's `kind`.",
             "graph 启动来晚了，另有一个原因名：看看启动的 `kind`。")),
@@ -327,25 +327,25 @@ WRONG = {
     "6c": (
         Wrong("the larger total", larger_total, Text(
             "You compare the totals of the two lanes. They do not say when the work comes: short kernels first, long ones later, and the device waits all the same.",
-            "你比较的是两条泳道的总量。总量不说明先后：短 kernel 在前、长 kernel 在后，device 照样要等。")),
+            "你比较的是两条泳道的总量。总量不说明先后：短 kernel 在前、长 kernel 在后，设备照样要等。")),
         Wrong("never mixed", never_mixed, Text(
             "There is a third answer, for steps in which the device waits in one stretch and works in another.",
-            "还有第三种答案：有的时段 device 在等，有的时段 device 一直在忙。")),
+            "还有第三种答案：有的时段设备在等，有的时段设备一直在忙。")),
         Wrong("pauses count", pauses_count, Text(
             "A pause says nothing about launches. Take it out of the waits, and out of the time that you divide by.",
             "停顿和启动无关。等待里不要算它，作除数的时间里也不要算它。")),
         Wrong("boundaries are waits", boundaries_are_waits, Text(
             "At a boundary the device does not wait for the host: the next kernel is queued already.",
-            "在边界上 device 等的不是 host：下一个 kernel 早已排好队。")),
+            "在边界上设备等的不是主机：下一个 kernel 早已排好队。")),
         Wrong("share of the idle stretches", share_of_the_gaps, Text(
             "Of all launches, how many starved the device? You divide by the idle stretches: the launches that found it busy left none.",
-            "所有启动里，有多少次让 device 挨饿？你除以的是空隙数，而碰上 device 在忙的启动没有留下空隙。")),
+            "所有启动里，有多少次让设备挨饿？你除以的是空隙数，而碰上设备在忙的启动没有留下空隙。")),
         Wrong("starved launches left out", longer_wait_alone, Text(
             "A step can be launch-bound although the device works longer than it waits: when nearly every launch finds it idle.",
-            "即使 device 忙的时间比等的时间长，也可能受启动限制：几乎每次启动都碰上它空闲。")),
+            "即使设备忙的时间比等的时间长，也可能受启动限制：几乎每次启动都碰上它空闲。")),
         Wrong("starved launches alone", starved_alone, Text(
             "A step can be launch-bound although many launches find the device busy: when it waits for longer than it works.",
-            "即使许多次启动碰上 device 在忙，也可能受启动限制：它等的时间比忙的时间还长。")),
+            "即使许多次启动碰上设备在忙，也可能受启动限制：它等的时间比忙的时间还长。")),
     ),
     "6d": (
         Wrong("by the verdict alone", by_the_verdict, Text(
@@ -353,10 +353,10 @@ WRONG = {
             "受什么限制和什么能帮上忙是两个问题：受设备限制的一步，也可能有融合能去掉的边界；而回放来晚了，用不着再来一张 graph。")),
         Wrong("a graph removes boundaries", graph_removes_boundaries, Text(
             "A graph removes launches. Its kernels still follow one another: the boundaries on the device stay.",
-            "graph 去掉的是启动。里面的 kernel 仍要一个接一个地执行：device 上的边界还在。")),
+            "graph 去掉的是启动。里面的 kernel 仍要一个接一个地执行：设备上的边界还在。")),
         Wrong("a graph for late replays", graph_for_replays, Text(
             "Before a replay there is a graph already. What makes it late is the host's work in between.",
-            "回放本来就已经是 graph 了。让它来晚的，是两次回放之间 host 的工作。")),
+            "回放本来就已经是 graph 了。让它来晚的，是两次回放之间主机的工作。")),
         Wrong("fusion removes boundaries alone", fusion_removes_boundaries_alone, Text(
             "A kernel that is fused away takes its launch along too, not only its boundary.",
             "被融合掉的 kernel 不光带走边界，也带走它的那次启动。")),

@@ -97,24 +97,24 @@ WRONG = {
     "5a": (
         Wrong("maximum of the totals", largest_total, Text(
             "This is max(host, device), the lower bound. It is right only if neither lane ever waits for the other: follow the kernels one by one.",
-            "这是 max(host, device)，只是下界。两条泳道从不互相等待时它才对：请一个 kernel 一个 kernel 地走。")),
+            "这是 max(主机, 设备)，只是下界。两条泳道从不互相等待时它才对：请一个 kernel 一个 kernel 地走。")),
         Wrong("sum of the totals", both_totals, Text(
             "Launches and kernels overlap: while a kernel runs, the host already prepares the next launch.",
-            "启动和 kernel 是重叠的：kernel 在跑的时候，host 已经在准备下一次启动。")),
+            "启动和 kernel 是重叠的：kernel 在跑的时候，主机已经在准备下一次启动。")),
         Wrong("kernels overlap", kernels_do_not_wait, Text(
             "The kernels of one stream run in order: a kernel also waits for the end of the one before it.",
             "同一个 stream 里的 kernel 按顺序执行：它还要等前一个 kernel 结束。")),
         Wrong("kernel before its launch", kernels_do_not_need_their_launch, Text(
             "A kernel cannot start before its own launch has been paid for: add the launch to the host's clock first.",
-            "自己的启动还没付完，kernel 不能开始：先把这次启动加到 host 的时钟上。")),
+            "自己的启动还没付完，kernel 不能开始：先把这次启动加到主机的时钟上。")),
         Wrong("sum of the pairs' maxima", adds_the_maxima, Text(
             "The larger of each pair is not what a pair costs: a fast stretch of the host is saved up for later kernels.",
-            "每一对取较大者不等于这一对的代价：host 领先的部分会留给后面的 kernel。")),
+            "每一对取较大者不等于这一对的代价：主机领先的部分会留给后面的 kernel。")),
     ),
     "5b": (
         Wrong("no queue", no_queue, Text(
             "The queue's depth changes nothing in your answer: when it is full, the host must wait.",
-            "你的答案里队列深度没有起作用：队列满了，host 就得等。")),
+            "你的答案里队列深度没有起作用：队列满了，主机就得等。")),
         Wrong("queue one too deep", queue_one_deeper, Text(
             "Off by one: with depth Q, launch i waits for kernel i − Q. Try Q = 1 by hand.",
             "差了一个：深度为 Q 时，第 i 次启动等的是第 i − Q 个 kernel。用 Q = 1 手算一遍。")),
