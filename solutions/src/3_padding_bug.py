@@ -161,7 +161,7 @@ compute_where()
 
 
 # %% [markdown] part="3c" lang="en"
-# Now catch it. Around a step somebody took two images of the cache, and the step's slot mapping. Write
+# Now catch it. Around a step somebody took two snapshots of the cache, and the step's slot mapping. Write
 # `assert_padding_is_harmless(before, after, slot_mapping, own_slots)`. It raises `AssertionError` exactly when one of
 # three rules is broken, and otherwise returns without a sound:
 #
@@ -180,9 +180,9 @@ compute_where()
 # right steps and on broken ones: it must be silent on the right ones. NaN may lie in the cache, a right step may leave
 # every byte as it was, and slot 0 may be a request's own.
 #
-# `padded_step` takes such images of a real step, for you to try things out:
+# `padded_step` takes such snapshots of a real step, for you to try things out:
 # %% [markdown] part="3c" lang="zh"
-# 现在来抓它。有人在一步的前后各拍了一份缓存的影像，还记下了这一步的 slot_mapping。写出 `assert_padding_is_harmless(before, after, slot_mapping, own_slots)`：下面三条规则只要有一条不成立，就抛出 `AssertionError`；都成立，就不声不响地返回。
+# 现在来抓它。有人在一步的前后各拍了一份缓存快照，还记下了这一步的 slot_mapping。写出 `assert_padding_is_harmless(before, after, slot_mapping, own_slots)`：下面三条规则只要有一条不成立，就抛出 `AssertionError`；都成立，就不声不响地返回。
 #
 # 1. 第 i 个真实的行写它自己的 slot：对每个真实的行，`slot_mapping[i] == own_slots[i]`。
 # 2. 再往后的行都是补齐行：它的 slot 是 −1，或者是 scratch block 里的任意一个。
@@ -196,22 +196,22 @@ compute_where()
 #
 # 今天没有主人的 block，明天就有了，所以这里不管主人是谁。检查会用正确的步和各种写坏的步来试你的断言：正确的步上它必须安静。缓存里可能有 NaN；正确的一步可能一个字节也没改；slot 0 也可能正是某个请求自己的。
 #
-# `padded_step` 会给真实的一步拍下这样的影像，供你试验：
+# `padded_step` 会给真实的一步拍下这样的快照，供你试验：
 # %%
-def image(cache):
+def snapshot(cache):
     """(layers, 2, blocks + 1, block_size, kv_heads, head_dim), a copy."""
     return torch.stack([torch.stack(pair) for pair in zip(cache.k, cache.v)])
 
 
 def padded_step(padding, n, size, steps=1):
-    """Images around the last of `steps` equal steps of n requests, its slot mapping, and the requests' own slots."""
+    """Snapshots around the last of `steps` equal steps of n requests, its slot mapping, and the requests' own slots."""
     model, requests = service(n)
     runner = GraphRunner(model, size, padding=padding)
     batch = model.next_batch(requests, [1] * n)
     for _ in range(steps):
-        before = image(model.cache)
+        before = snapshot(model.cache)
         runner.run(batch)
-    return before, image(model.cache), runner.inputs.slot_mapping.clone(), batch.slot_mapping.tolist()
+    return before, snapshot(model.cache), runner.inputs.slot_mapping.clone(), batch.slot_mapping.tolist()
 
 
 def look_at_two_steps():
