@@ -64,7 +64,6 @@ class Part:
         seconds: time limit for one case.
         warm_up: called before a case's clock starts: what does not depend on the answer, such as kernels to compile.
         tried: says what a case tried, for cases whose inputs are too large to print.
-        argument: what the answer is called with, when ``drive`` uses it otherwise than the reference's signature says.
     """
 
     reference: Callable
