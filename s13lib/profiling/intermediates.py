@@ -11,6 +11,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class _Recorder(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from importing its compiler at the first record, which takes more than a second."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self.numbers: dict[int, int] = {}
