@@ -1,4 +1,4 @@
-"""Which memory each PyTorch operation fills: from such a record one counts the intermediate tensors of a computation."""
+"""Which memory each PyTorch operation fills: from such a record one counts the intermediates of a computation."""
 
 from __future__ import annotations
 
