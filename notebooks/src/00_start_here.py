@@ -240,6 +240,10 @@ if device.processors == 1:
     before, after = recorded, recorded_trace("softgpu-bard-stage4-graph").timeline
 title_after = pick("After: 4 kernels a layer, one graph replay", "优化后：每层 4 个 kernel，一次 graph 回放")
 show_svg(timeline_svg([Panel(title_before, before), Panel(title_after, after)], language()))
+if device.processors > 1 and "not contended" not in banner:
+    say("The same two steps on a quiet machine:", "同样的两步，在没有别的程序打扰的机器上：")
+    quiet_after = recorded_trace("softgpu-bard-stage4-graph").timeline
+    show_svg(timeline_svg([Panel(title_before, recorded), Panel(title_after, quiet_after)], language()))
 # %%
 say(
     f"Submissions by the host: {len(before.host)} before, {len(after.host)} after. "

@@ -247,6 +247,11 @@ say(
     f"{recorded.step_us / recorded_larger:.2f} 倍；若是相加，就该是 "
     f"{(recorded_host_us + recorded.device_us) / recorded_larger:.2f} 倍。",
 )
+if not quiet:
+    say(
+        "On a machine that is not quiet the measured step also holds its interruptions: go by the recorded one.",
+        "机器不安静时，实测的一步里还有被打断的时间：请以录下的那一步为准。",
+    )
 # %% [markdown] lang="en"
 # The two overlap, so a step takes about the **maximum** of the two, not the sum. (The maximum is a lower bound. It is
 # close when launches and kernels are spread evenly, as here; lesson 6 shows a step for which it is far off.)

@@ -192,9 +192,9 @@ for (stage, path), step in measured.items():
 #
 # 有两句话在旧资料里还常见，如今却不能照单全收：
 #
-# * *“prefill 完全不用 graph。”* 完整的 graph 确实不用，因为 prompt 的长度列不成一张短表。但 vLLM 会分段回放 prefill，
+# * “prefill 完全不用 graph。”——完整的 graph 确实不用，因为 prompt 的长度列不成一张短表。但 vLLM 会分段回放 prefill，
 #   段与段之间的注意力仍是 eager。
-# * *“TensorRT-LLM 把整个模型编译成一张固定的图，改 shape 就要重新构建。”* 这说的是 TensorRT engine 的路线。它的
+# * “TensorRT-LLM 把整个模型编译成一张固定的图，改 shape 就要重新构建。”——这说的是 TensorRT engine 的路线。它的
 #   PyTorch 后端和别家一样，按 batch 大小捕获。
 #
 # 在整个引擎里，graph 能带来多少？公开的报告从百分之几到大约两倍都有；模型小、请求少、GPU 快的时候收益最大。你自己的
