@@ -34,7 +34,7 @@ MINIMUM_PYTHON = (3, 11)
 SET_UP = "`python3 run.py demo` in the project's folder, or `pip install '.[course]'`"
 # Extras whose absence is a fault, and what the others are for.
 REQUIRED_EXTRAS = ("", "course")
-OPTIONAL_EXTRAS = {"real-model": "SmolLM2", "classroom": "batch grading", "dev": "tests and building"}
+OPTIONAL_EXTRAS = {"real-model": "SmolLM2", "classroom": "grading on a cluster", "dev": "tests and building"}
 ENOUGH_DISK_GB = 0.5
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
