@@ -88,7 +88,7 @@ def fused_add_rms_norm(x, residual, weight, eps):
 # * `norm` is the decoder's final norm. Each norm has a `.weight` and an `.eps` of its own.
 # * `x` is `[b, t, h]`. `cache` is a list with an entry for each layer, or `None`: hand it on.
 # %% [markdown] part="2b" lang="zh"
-# 现在把它放到教科书里相加、归一化的地方。**先猜：** 一层里的两次加法，有几次后面直接跟着 norm？
+# 现在把它放到教科书里相加、归一化的地方。**先猜**：一层里的两次加法，有几次后面直接跟着 norm？
 #
 # 写出 `fused_layers(blocks, norm, x, cos, sin, cache, add_rms_norm)`。它的结果与这个循环相同：
 #
@@ -168,7 +168,7 @@ compare_outputs()
 # Example: `{"inputs": [0], "steps": [("exp", 1, 64), ("t", 1, 64), ("sum", 2, 4), ("mul", 3, 64)], "outputs": [3]}` has
 # two intermediates (1 and 2) with 68 bytes: `(2, 68)`. With no step it is `(0, 0)`.
 # %% [markdown] part="2c" lang="zh"
-# 你的 2a 是一个*函数*。它是一个 *kernel* 吗？`record_operations(function, *arguments)` 运行一个函数，并记下每个 PyTorch 操作。记录是一个字典，每块内存有一个编号：
+# 你的 2a 是一个**函数**。它是一个 **kernel** 吗？`record_operations(function, *arguments)` 运行一个函数，并记下每个 PyTorch 操作。记录是一个字典，每块内存有一个编号：
 #
 # * `"inputs"`：本来就在的内存，也就是参数和权重；
 # * `"steps"`：`(operation, memory, bytes)`，`memory` 是操作的结果所在内存的编号，`bytes` 是那块内存的大小；
@@ -196,7 +196,7 @@ def intermediates(record):
 # %% [markdown] lang="zh"
 # 现在来数：bard 的一个 token，教科书的加法和 norm，用 float32 和 bfloat16；你的 2a；以及 SoftGPU 的融合 kernel。
 #
-# **先猜：** 你的 2a 有几个中间张量？
+# **先猜**：你的 2a 有几个中间张量？
 # %%
 hidden = bard.config.hidden
 weight, eps = torch.ones(hidden), bard.config.norm_eps
@@ -271,9 +271,9 @@ show_counts()
 # %% [markdown] part="2d" lang="zh"
 # 真正的引擎用 16 位跑这一步，而且原地写，这样连两个结果也不需要新的内存。写出 `fused_add_rms_norm_(x, residual, weight, eps)`：执行之后，`residual` 里是和，`x` 里是归一化后的值。返回什么都行。
 #
-# **原地写：** `x` 和 `residual` 互不重叠，但它们可能是同一块内存的视图，比如它的左半列和右半列，所以不一定连续。要写*进*它们里面。
+# **原地写**：`x` 和 `residual` 互不重叠，但它们可能是同一块内存的视图，比如它的左半列和右半列，所以不一定连续。要写**进**它们里面。
 #
-# **舍入：** 所有张量类型相同，float32 或 bfloat16，结果必须与教科书逐位相同。所以教科书在哪里舍入到这个类型，它就在哪里舍入，别处不舍入：
+# **舍入**：所有张量类型相同，float32 或 bfloat16，结果必须与教科书逐位相同。所以教科书在哪里舍入到这个类型，它就在哪里舍入，别处不舍入：
 #
 # 1. 和要舍入：它就是新的残差，也是 norm 读到的值；
 # 2. 平方、均值、eps、开方，以及与它相乘，都用 float32；
@@ -342,7 +342,7 @@ def fused_add_rms_norm_kernel(x: F32[2], residual: F32[2], weight: F32[1], eps: 
 # %% [markdown] lang="zh"
 # 下面把你的 kernel 和它取代的两个 kernel 放在一起，次数与 bard 一步所需的相同。
 #
-# **先猜：** 一步省下多少次启动？设备的工作也变少了吗？
+# **先猜**：一步省下多少次启动？设备的工作也变少了吗？
 # %%
 x, residual, total = (device.tensor(torch.randn(1, hidden)) for _ in range(3))
 gain = device.tensor(torch.ones(hidden))

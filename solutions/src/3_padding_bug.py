@@ -42,7 +42,7 @@ def service(n):
 # A runner asks a *padding policy* what the rows beyond the real ones shall hold. A policy gets the cache and `held`,
 # what those rows hold now, and returns a `DecodeBatch` with as many rows. Look at one:
 # %% [markdown] part="3a" lang="zh"
-# 真实的行后面还要填些什么，runner 会去问一个*补齐策略*。策略拿到缓存和 `held`（这些行现在的内容），返回一个行数相同的 `DecodeBatch`。先看看它的样子：
+# 真实的行后面还要填些什么，runner 会去问一个**补齐策略**。策略拿到缓存和 `held`（这些行现在的内容），返回一个行数相同的 `DecodeBatch`。先看看它的样子：
 # %%
 def look_at_held():
     model, _ = service(3)
@@ -126,7 +126,7 @@ compare_all()
 # %% [markdown] part="3b" lang="zh"
 # 现在考虑一般情形。写出 `sizes_where_it_shows(captured, padding_slots, owners, block_size, most)`：从 1 到 `most` 的 batch 大小 n 里，哪些会让某个请求的缓存被污染，从小到大列成一个列表。
 #
-# * `captured`：捕获的尺寸，顺序任意。大小为 n 的 batch 用不小于 n 的最小尺寸来跑；超过最大尺寸就按 eager 方式跑，不补齐。
+# * `captured`：捕获的尺寸，顺序任意。大小为 n 的 batch 用不小于 n 的最小尺寸来跑；超过最大尺寸就走 eager，不补齐。
 # * `padding_slots[i]`：第 i 行作为补齐行时写到哪个 slot。行从 0 数起，所以真实的行是第 0 到 n − 1 行。
 # * `owners[b]`：拥有 block b 的请求的名字，没有主人就是 `None`。只要有主人就算，不管那个请求在不在这一步里。scratch block 的编号是 `len(owners)`。
 # * slot −1 不写。写到没有主人的 block，谁也没有受害。

@@ -50,7 +50,7 @@ def spans(call):
 # %% [markdown] part="4a" lang="en"
 # A *step* is a function that launches a few kernels. Here is one of two launches; the check brings others:
 # %% [markdown] part="4a" lang="zh"
-# 一*步*就是启动几个 kernel 的一个函数。下面这个启动两次；检查会用别的：
+# 一**步**就是启动几个 kernel 的一个函数。下面这个启动两次；检查会用别的：
 # %%
 class ShiftStep:
     """out = (x + shift)·weightᵀ; x, shift and out are (rows, width)."""
@@ -261,7 +261,7 @@ capture_it_cold()
 #
 # * 它能用于这样的 step。预热是真的跑一步；即便如此，构造函数也不能往缓存里存任何东西。
 # * `step.weight` 是 step 读取的权重张量。如果捕获之后它被**换掉**了（`step.weight = other`），或者它的**内存**被换掉了（`step.weight.data = other`），graph 会继续用旧的。这时 `run` 要在运行任何东西之前抛出 `ValueError`。
-# * **就地**修改的权重（`step.weight.mul_(2)`）没有问题：graph 会读到新数值。把旧权重换回来之后，`run` 又能正常工作。任何时候都不捕获第二次。
+# * **原地**修改的权重（`step.weight.mul_(2)`）没有问题：graph 会读到新数值。把旧权重换回来之后，`run` 又能正常工作。任何时候都不捕获第二次。
 # %% part="4c"
 class SafeRunner:
     def __init__(self, device, step, rows, width):

@@ -104,7 +104,7 @@ WRONG = {
             "step.weight.data = … 没有换张量对象，却换了它的内存。graph 认的是地址，不是 Python 对象：要比较地址。")),
         Wrong("compares values", runners.SameValues, Text(
             "You refuse a weight that was changed in place. That one works: the graph reads the new values at the old address. Compare where it lies, not what it holds.",
-            "就地修改的权重也被你拒绝了。那是可以的：graph 会在旧地址上读到新数值。要比较它在哪里，而不是里面是什么。")),
+            "原地修改的权重也被你拒绝了。那是可以的：graph 会在旧地址上读到新数值。要比较它在哪里，而不是里面是什么。")),
         Wrong("captures anew", runners.CapturesAnew, Text(
             "You capture again when the weight was replaced. Here an error is asked for: a capture in the middle of serving stalls everybody, so the caller decides.",
             "权重换掉之后你又捕获了一次。这里要求报错：服务途中突然捕获，会让所有人都等着，应当由调用者决定。")),

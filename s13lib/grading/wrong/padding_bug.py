@@ -366,7 +366,7 @@ WRONG = {
             "captured 的顺序是任意的：要取装得下的最小的那个，而不是第一个。")),
         Wrong("no size is large enough", no_size_fits, Text(
             "Above the largest captured size the step runs eager, without padding rows: that is no error.",
-            "超过最大的捕获尺寸时，这一步按 eager 方式运行，没有补齐行：这不是错误。")),
+            "超过最大的捕获尺寸时，这一步走 eager，没有补齐行：这不是错误。")),
         Wrong("the real rows", real_rows, Text(
             "These are the rows before n, which are real and overwrite their buffers. The padding rows are those from n on.",
             "这些是 n 之前的行，它们是真实的，缓冲区已经换上了新内容。补齐行是从第 n 行开始的。")),
@@ -377,7 +377,7 @@ WRONG = {
             "它从来不报警。返回 False 谁也不会知道：要抛出 AssertionError，或者用 assert。")),
         Wrong("always fires", always_fires, Text(
             "It fires at every step, at the harmless ones, too: an alarm that always rings tells nothing. Print the condition for a step with padding in the scratch block.",
-            "每一步它都报警，没有问题的步也不例外：总在响的警报等于没有。拿补齐行写 scratch block 的一步，把条件打印出来看看。")),
+            "每一步它都报警，没有问题的步也不例外：总在响的报警等于没有。拿补齐行写 scratch block 的一步，把条件打印出来看看。")),
         Wrong("nothing may change", nothing_may_change, Text(
             "A right step does change the cache: every real row stores its token, and padding rows may write to the scratch block.",
             "正确的一步本来就会改缓存：每个真实的行都要存自己的 token，补齐行也可以写 scratch block。")),
