@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     for fault in found:
         print(fault)
     if found:
-        print(f"{len(found)} faults in the exercises.")
+        print(f"{len(found)} fault{'s' * (len(found) > 1)} in the exercises.")
         return 1
     parts = sum(len(exercise.parts) for exercise in exercises())
     how = "in a sandbox" if sandboxed else "without a sandbox"

@@ -113,12 +113,17 @@ def _grade_faults(kind: str, exercise: Exercise, found: Grade) -> Iterator[str]:
 def _given_away(root: Path, exercise: Exercise) -> Iterator[str]:
     """Lines of the solution's regions that an exercise shows, and that stand nowhere else in the source."""
     source = (root / "solutions" / "src" / f"{exercise.file}.py").read_text(encoding="utf-8")
-    secret = {line.strip() for region in REGION.findall(source) for line in region.splitlines()}
-    shown = {line.strip().removeprefix("# ") for line in REGION.sub("", source).splitlines()}
+    secret = {_bare(line) for region in REGION.findall(source) for line in region.splitlines()}
+    shown = {_bare(line) for line in REGION.sub("", source).splitlines()}
     for language in LANGUAGES:
         path = root / "exercises" / language / f"{exercise.file}.ipynb"
         text = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cells": []}
-        lines = {line.strip() for cell in text["cells"] for line in "".join(cell["source"]).splitlines()}
+        lines = {_bare(line) for cell in text["cells"] for line in "".join(cell["source"]).splitlines()}
         for line in sorted(lines & (secret - shown)):
             if len(line) >= LEAST_LINE:
                 yield f"exercises/{language}/{exercise.file}.ipynb shows a line of the solution: {line}"
+
+
+def _bare(line: str) -> str:
+    """A line without its indent, and without the mark of a comment."""
+    return line.lstrip(" \t#").rstrip()

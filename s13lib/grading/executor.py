@@ -13,9 +13,11 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 
 from s13lib.errors import InputError, shortened
+from s13lib.grading import confine
 from s13lib.grading.room import BrokenEnvironment
 
 CONNECT_SECONDS = 10
+WORKER_BYTES = 6 << 30  # beyond an empty worker: PyTorch, the kernels, and whatever the checks compute
 
 _share: tuple[int, ...] | None = None  # the processors of a learner's process, in each worker
 
@@ -37,9 +39,10 @@ def usable() -> int:
 
 
 def _begin(places: multiprocessing.SimpleQueue) -> None:
-    """Set up a worker: Ctrl-C is for the process that started it."""
+    """Set up a worker: Ctrl-C is for the process that started it, and no value of a learner's takes all memory."""
     global _share
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    confine.limit_memory(WORKER_BYTES)
     _share = places.get()
 
 

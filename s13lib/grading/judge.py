@@ -19,6 +19,8 @@ from s13lib.grading.manifest import part as part_of
 from s13lib.grading.part import Observation, Part, Refused, Text, Trouble, Verdict, Wrong
 from s13lib.grading.texts import MUTATED, TROUBLES
 
+VIEW_SECONDS = 10.0
+
 Observe = Callable[[tuple], Observation]  # inputs of one case → what the learner's answer gave
 
 
@@ -59,7 +61,7 @@ def judge_case(part: Part, inputs: tuple, observation: Observation) -> tuple[Tex
         except InputError as error:
             came = Text(shown(observation.value), shown(observation.value))
             return expectation, came, error.text if isinstance(error, Refused) else Text(str(error), str(error))
-        except Exception:  # not even of the kind that the view expects
+        except (Exception, guard.TooSlow):  # not even of the kind that the view expects
             trouble = Trouble("unreadable", shown(observation.value))
     if trouble is not None:
         came, why = TROUBLES[trouble.kind]
@@ -83,8 +85,9 @@ def reference_value(part: Part, answer: Callable, inputs: tuple) -> object:
 
 
 def viewed(part: Part, inputs: tuple, value: object) -> object:
-    """What of a value is compared."""
-    return part.view(copy.deepcopy(inputs), value)
+    """What of a value is compared. A value can be such that a view of it never ends: it raises ``TooSlow``."""
+    with guard.time_limit(VIEW_SECONDS):
+        return part.view(copy.deepcopy(inputs), value)
 
 
 def likely_mistake(
@@ -111,7 +114,7 @@ def behaves_alike(part: Part, wrong: Wrong, inputs: tuple, observation: Observat
         theirs, ours = viewed(part, inputs, observation.value), viewed(part, inputs, mine.value)
     except InputError:
         theirs, ours = observation.value, mine.value
-    except Exception:  # a value of another kind
+    except (Exception, guard.TooSlow):  # a value of another kind
         return False
     return difference(theirs, ours, part.tolerance) is None
 

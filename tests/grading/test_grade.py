@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -135,6 +137,17 @@ def test_feedback_is_written_for_each_learner(graded_class):
     assert "http" not in html
 
 
+def test_every_column_and_key_is_documented(graded_class):
+    folder, _, _, run = graded_class
+    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+    parts = {part.key for exercise in exercises() for part in exercise.parts}
+    assert documented >= set(table(folder / "grades.csv")[0]) - parts
+    report = json.loads(run.stdout)
+    inner = [report["parts"][0], report["flagged"][0], report["not_graded"][0]]
+    inner += [mistake for part in report["parts"] for mistake in part["mistakes"]]
+    assert documented >= {key for data in (report, *inner) for key in data}
+
+
 def test_the_key_is_kept_for_its_owner_alone(graded_class):
     folder, *_ = graded_class
     path = folder / "grades.csv.key"
@@ -220,8 +233,6 @@ def test_hostile_names_are_harmless(run, tmp_path):
     names = {"=cmd|' /C calc'!A0": 1, "<script>alert(1)</script>": 2, "..": 3, "\u202egnp": 4, "[x](y)": 5}
     zipped = tmp_path / "in" / "export.zip"
     zipped.parent.mkdir()
-    import zipfile
-
     with zipfile.ZipFile(zipped, "w") as archive:
         for name, number in names.items():
             archive.writestr(f"{name.replace('/', ':')}/x.ipynb", notebook(RIGHT + f"  # {number}"))

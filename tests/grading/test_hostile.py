@@ -1,8 +1,8 @@
 """Answers that attack: each in a real sandbox. What they reach is their own result, and the reason is told."""
 
 import dataclasses
-import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,7 +63,7 @@ ATTACKS = {
     "exits": ("sys.exit()", "an exit"),
     "exits at once": ("os._exit(3)", r"the process ended \(exit code 3\)"),
     "crashes": ("ctypes.string_at(0)", r"the process ended \(SIGSEGV\)"),
-    "aborts": ("os.abort()", r"the process ended \(SIGABRT\)"),
+    "aborts": ("os.abort()", r"the process ended \(SIG(ABRT|SEGV)\)"),
     "recurses": ("step_us(launch_us, kernel_us)", "RecursionError"),
     "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
     "prints a gigabyte": ("while True: print('x' * 100_000)", "more than 1,000,000 characters"),
@@ -89,10 +89,10 @@ ATTACKS = {
     "lists the wrong answers": (f"assert os.listdir({str(ROOT / 's13lib/grading/wrong')!r})", "AssertionError"),
     "reads the environment": ("assert 'XYZ_SECRET' not in os.environ", ""),
     "reads its parent's environment": ("assert b'XYZ' not in open('/proc/1/environ', 'rb').read()", ""),
-    "sees other processes": ("assert [p for p in os.listdir('/proc') if p.isdigit() and int(p) > 9]", "AssertionError"),
+    "sees other processes": ("assert [p for p in os.listdir('/proc') if p.isdigit()] != ['1']", "AssertionError"),
     "connects": ("socket.create_connection(('127.0.0.1', 22))", "PermissionError"),
     "looks a name up": ("socket.gethostbyname('localhost')", "gaierror"),
-    "signals its parent": ("os.kill(os.getppid(), 9)", "PermissionError"),
+    "signals its parent": ("os.kill(os.getppid() or 1, 9)", "PermissionError"),
     "signals everybody": ("os.kill(-1, 9)", "PermissionError"),
     "signals a thread's process": ("signal.pthread_kill(threading.get_ident(), 0)", ""),
     "takes other processors": ("os.sched_setaffinity(0, range(os.cpu_count()))", "PermissionError"),
@@ -214,7 +214,7 @@ def test_checks_and_plots_of_the_notebook_are_harmless():
 # ---- without the sandbox: a process of its own, and what the system's own limits can do
 
 
-@pytest.mark.skipif(os.uname().sysname != "Linux", reason="limits as on Linux")
+@pytest.mark.skipif(sys.platform != "linux", reason="limits as on Linux")
 @pytest.mark.parametrize(
     "name", ["exits at once", "crashes", "forks", "takes memory", "connects", "signals its parent"]
 )
