@@ -24,6 +24,7 @@ from s13lib.progress import Progress
 T = TypeVar("T")
 LEAST_KEY = 12  # characters of a course key that somebody chose
 LOOK_UP_SECONDS = 1.0
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,13 @@ def flag_twins(rows: list[Row]) -> list[Row]:
     for row in rows:
         key = (row.submission.exercise.number, row.submission.code.shape) if row.submission else None
         others = sorted(shapes.get(key, set()) - {row.learner}) if _answered(row) else []
-        flagged.append(replace(row, flags=(*row.flags, f"identical to {', '.join(others)}")) if others else row)
+        flagged.append(replace(row, flags=(*row.flags, _identical_to(others))) if others else row)
     return flagged
+
+
+def _identical_to(others: list[str]) -> str:
+    more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
+    return f"identical to {', '.join(others[:MOST_NAMED])}{more}"
 
 
 def _answered(row: Row) -> bool:

@@ -58,6 +58,7 @@ class Local:
         places = context.SimpleQueue()
         for share in shares(jobs):
             places.put(share)
+        self._others = set(multiprocessing.active_children())
         self._pool = ProcessPoolExecutor(jobs, context, _begin, (places,))
 
     def submit(self, function: Callable, *arguments: object) -> Future:
@@ -70,7 +71,7 @@ class Local:
     def stop(self) -> None:
         """End all processes, busy ones too: their learners' processes end with them."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
+        for process in set(multiprocessing.active_children()) - self._others:
             process.terminate()
 
 

@@ -23,7 +23,7 @@ from s13lib.grading.part import Observation, Trouble, Verdict
 from s13lib.grading.room import GRACE_SECONDS, BrokenEnvironment, Conditions, Lost, Room
 from s13lib.grading.statements import Statement
 
-MOST_STARTS = 8  # of one submission: a process that died is started again for the next part
+MOST_STARTS = 12  # of one submission: a process that died is started again for the next part
 STATEMENT_SECONDS = 20.0  # an import of torch takes a while on a busy machine
 LOADING_SECONDS = 60.0  # of all statements together
 PROOF_SEED = 1
@@ -101,8 +101,8 @@ def grade(task: Task, processors: tuple[int, ...] | None = None) -> Grade:
                     except BrokenEnvironment:
                         raise
                     except Exception as error:
-                        return Grade(tuple(verdicts), tuple(answers.notes), f"the check of {key}: {error!r:.200}")
-            return Grade(tuple(verdicts), tuple(answers.notes))
+                        return Grade(tuple(verdicts), answers.notes, f"the check of {key}: {error!r:.200}")
+            return Grade(tuple(verdicts), answers.notes)
 
 
 class Answers:
@@ -110,30 +110,46 @@ class Answers:
 
     def __init__(self, conditions: Conditions, statements: tuple[Statement, ...]) -> None:
         self.conditions, self.statements = conditions, statements
-        self.notes: list[Note] = []
+        self._notes: dict[int, Note] = {}  # by the statement's number
         self._room: Room | None = None
         self._starts = 0
         self._fatal: set[int] = set()  # statements that ended a process
-        self._part, self._lost = "", None
+        self._part, self._lost, self._patient = "", None, False
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """What did not run, in the notebook's order."""
+        return tuple(note for _, note in sorted(self._notes.items()))
 
     def begin(self, key: str) -> None:
         """Turn to the next part."""
-        self._part, self._lost = key, None
+        self._part, self._lost, self._patient = key, None, True
 
     def observe(self, inputs: tuple) -> Observation:
-        """What the answer to the present part gives. Called by the judge, which is free meanwhile."""
+        """What the answer to the present part gives. Called by the judge, which is free meanwhile.
+
+        What is too slow is tried once more in a new room: the machine may have been busy.
+        """
         with _waiting():
-            if self._lost is None:
-                part = manifest.part(self._part)
-                try:
-                    request = {"do": "observe", "key": self._part, "inputs": inputs}
-                    return messages.unpacked(self._ready().ask(request, part.seconds + GRACE_SECONDS), part)
-                except CodecError as error:
-                    self._lose(Trouble("unreadable", str(error)))
-                except Lost as lost:
-                    slow = lost.trouble.kind == "slow"
-                    self._lose(Trouble("slow", f"{part.seconds:g}") if slow else lost.trouble)
-            return Observation(trouble=self._lost)
+            seen = self._seen(inputs)
+            if self._patient and seen.trouble is not None and seen.trouble.kind == "slow":
+                self.close()
+                self._lost, self._patient = None, False
+                seen = self._seen(inputs)
+            return seen
+
+    def _seen(self, inputs: tuple) -> Observation:
+        if self._lost is None:
+            part = manifest.part(self._part)
+            try:
+                request = {"do": "observe", "key": self._part, "inputs": inputs}
+                return messages.unpacked(self._ready().ask(request, part.seconds + GRACE_SECONDS), part)
+            except CodecError as error:
+                self._lose(Trouble("unreadable", str(error)))
+            except Lost as lost:
+                slow = lost.trouble.kind == "slow"
+                self._lose(Trouble("slow", f"{part.seconds:g}") if slow else lost.trouble)
+        return Observation(trouble=self._lost)
 
     def _lose(self, trouble: Trouble) -> None:
         """The room is not to be trusted any more: the rest of this part gets the same answer, the next a new room."""
@@ -161,28 +177,25 @@ class Answers:
 
     def _load(self, room: Room) -> None:
         """Run the statements. One that ends the process is left out the next time."""
-        self.notes = [note for note in self.notes if note.trouble.kind in ("died", "slow", "unreadable")]
+        self._notes = {index: note for index, note in self._notes.items() if index in self._fatal}
         end = time.monotonic() + LOADING_SECONDS
         for index, statement in enumerate(self.statements):
             if index in self._fatal:
                 continue
             if time.monotonic() > end:
-                self.notes.append(Note(statement.place, Trouble("slow", f"{LOADING_SECONDS:g}")))
+                self._notes[index] = Note(statement.place, Trouble("slow", f"{LOADING_SECONDS:g}"))
                 return
             request = {"do": "run", "source": statement.text, "place": statement.place, "seconds": STATEMENT_SECONDS}
             try:
                 reply = room.ask(request, STATEMENT_SECONDS + GRACE_SECONDS)
                 trouble = messages.unpacked(reply, manifest.part(self._part)).trouble
-            except Lost as lost:
+            except (Lost, CodecError) as error:
+                trouble = error.trouble if isinstance(error, Lost) else Trouble("unreadable", str(error))
                 self._fatal.add(index)
-                self.notes.append(Note(statement.place, lost.trouble))
-                raise
-            except CodecError as error:
-                self._fatal.add(index)
-                self.notes.append(Note(statement.place, Trouble("unreadable", str(error))))
-                raise Lost(self.notes[-1].trouble) from None
+                self._notes[index] = Note(statement.place, trouble)
+                raise Lost(trouble) from None
             if trouble is not None:
-                self.notes.append(Note(statement.place, trouble))
+                self._notes[index] = Note(statement.place, trouble)
                 if trouble.kind == "slow":
                     self._fatal.add(index)
 
