@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import queue
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -25,6 +26,7 @@ T = TypeVar("T")
 LEAST_KEY = 12  # characters of a course key that somebody chose
 LOOK_UP_SECONDS = 1.0
 MOST_NAMED = 5
+MISSING = re.compile(r"ModuleNotFoundError: No module named '([\w.]{1,60})'")
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,15 @@ def grade_all(rows: list[Row], key: CourseKey, executor: object, journal: Journa
             name, future = _next(finished, executor)
             journal.add(name, _outcome(future))
             bar.update()
-    return [replace(row, grade=journal.grades[row.identity]) if row.identity else row for row in named]
+    return [_with_grade(row, journal.grades[row.identity]) if row.identity else row for row in named]
+
+
+def _with_grade(row: Row, found: Grade) -> Row:
+    """The row with its grade; an instructor may have to install what the learner used."""
+    said = [*(note.trouble.detail for note in found.notes), *(verdict.came.en for verdict in found.verdicts)]
+    missing = sorted({name for text in said for name in MISSING.findall(text)})
+    flags = (f"imports {', '.join(missing)}, missing here",) if missing else ()
+    return replace(row, grade=found, flags=(*row.flags, *flags))
 
 
 def _next(finished: queue.SimpleQueue, executor: object) -> tuple[str, object]:

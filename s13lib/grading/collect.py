@@ -6,6 +6,7 @@ given, else the file's own name; or what ``--id-pattern`` finds. Nothing is unpa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -23,6 +24,7 @@ from s13lib.grading.submission import MOST_NOTEBOOK, Refused
 MOST_MEMBERS = 50_000  # of an archive
 MOST_INNER = 256 << 20  # bytes of a zip inside a zip
 MOST_UNPACKED = 8 << 30  # bytes of all that is read of one archive
+NAME_IS_UTF8 = 0x800  # a flag in a zip; without it, code page 437
 SKIPPED = {".ipynb_checkpoints", "__MACOSX", "__pycache__"}
 
 # "Ada Lovelace_1234567_assignsubmission_file_/5_two_lanes.ipynb", "… _file_5_two_lanes.ipynb"
@@ -170,7 +172,7 @@ def _member(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, above: PurePosixPath, shown: str, budget: _Budget, depth: int,
     seen: set[str],
 ) -> Iterator[_Found]:  # fmt: skip
-    name = member.filename
+    name = _name(member)
     parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
     kind = PurePosixPath(parts[-1]).suffix.lower() if parts else ""
     if member.is_dir() or kind not in (".ipynb", ".zip") or any(p in SKIPPED or p.startswith("._") for p in parts):
@@ -206,6 +208,14 @@ def _member(
         yield from _in_zip(BytesIO(raw), inside.with_suffix(""), where, budget, depth + 1)
     else:
         yield _Found(inside, where, raw)
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    """A member's name. Some systems write UTF-8 without saying so."""
+    if not member.flag_bits & NAME_IS_UTF8:
+        with contextlib.suppress(UnicodeError):
+            return member.filename.encode("cp437").decode("utf-8")
+    return member.filename
 
 
 def _file(found: _Found, above: str, pattern: re.Pattern[str] | None) -> File:

@@ -55,6 +55,14 @@ def test_the_learner_is_in_the_path(tmp_path, member, learner):
     assert learners(tmp_path / "export.zip", [member]) == [learner]
 
 
+def test_names_in_utf8_that_do_not_say_so(tmp_path):
+    raw = bytearray(zipped([("张伟/x.ipynb", N)]))
+    for signature, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(signature) + offset + 1] &= ~8
+    (tmp_path / "export.zip").write_bytes(raw)
+    assert found(tmp_path / "export.zip") == [("张伟", "")]
+
+
 def test_what_is_no_submission_is_left_out(tmp_path):
     members = [
         "a/x.ipynb",

@@ -139,7 +139,7 @@ def test_feedback_is_written_for_each_learner(graded_class):
 
 def test_every_column_and_key_is_documented(graded_class):
     folder, _, _, run = graded_class
-    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
+    documented = set(re.findall(r"`([a-z0-9_]+)`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
     parts = {part.key for exercise in exercises() for part in exercise.parts}
     assert documented >= set(table(folder / "grades.csv")[0]) - parts
     report = json.loads(run.stdout)
@@ -220,6 +220,16 @@ def test_copies_are_flagged_and_stubs_are_not(run):
     _, rows, said = run(raws)
     assert [row["flags"] for row in rows] == ["identical to bob", "identical to ann", "", ""]
     assert "To look at:" in said.out
+
+
+def test_a_package_that_is_missing_here_is_flagged(run):
+    raws = {
+        "ann.ipynb": notebook("import nosuchpackage", RIGHT),
+        "bob.ipynb": notebook("def step_us(a, b):\n    import other.one"),
+    }
+    _, rows, _ = run(raws)
+    assert [row["flags"] for row in rows] == ["imports nosuchpackage, missing here", "imports other, missing here"]
+    assert [row["points"] for row in rows] == ["3", "0"]
 
 
 def test_only_some_exercises(run):
