@@ -219,7 +219,7 @@ def prove_environment(exercise: int, sandboxed: bool) -> tuple[str, ...]:
         BrokenEnvironment: they do not, with the reason.
     """
     (wanted,) = (one for one in manifest.exercises() if one.number == exercise)
-    parts = {entry.key: manifest.part(entry.key) for entry in wanted.parts}
+    parts = {entry.key: _own(entry.key, manifest.part, entry.key) for entry in wanted.parts}
     cases = [(key, part, inputs) for key, part in parts.items() for inputs in part.make(_proof_generator())]
     for key, part, inputs in cases:
         _own(key, reference_value, part, part.reference, inputs)

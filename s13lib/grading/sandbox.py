@@ -53,9 +53,9 @@ def shown_kernels(kernels: tuple[str, ...]) -> tuple[str, ...]:
 
 def bubblewrap(kernels: tuple[str, ...] = ()) -> list[str]:
     """The command that puts the one after it into a sandbox. ``kernels``: folders of compiled kernels."""
-    words = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words = [shutil.which("bwrap") or "bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"]
     # As process 1 it is alone: bubblewrap's own would be without the filter, and its memory open to a learner.
-    words += ["--as-pid-1", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
+    words += ["--as-pid-1", "--cap-drop", "ALL", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox"]
     words += ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev", "--size", str(FILE_BYTES), "--tmpfs", "/tmp"]
     for path in _needed():  # after /tmp, where a checkout may lie
         words += (

@@ -348,6 +348,23 @@ def test_without_a_sandbox_it_refuses(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "g.csv").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is Linux's")
+def test_a_bubblewrap_that_may_not_is_one_sentence(monkeypatch, tmp_path, capsys):
+    fake = tmp_path / "bin" / "bwrap"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent), prepend=os.pathsep)
+    (tmp_path / "a.ipynb").write_bytes(notebook(RIGHT))
+    sandbox.problem.cache_clear()
+    assert main(["grade", str(tmp_path / "a.ipynb"), "--out", str(tmp_path / "g.csv")]) == 2
+    sandbox.problem.cache_clear()
+    err = capsys.readouterr().err
+    assert "bubblewrap makes no sandbox here (bwrap: No permissions to create new namespace)" in err
+    assert "--no-sandbox" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
