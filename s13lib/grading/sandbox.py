@@ -18,7 +18,12 @@ from s13lib.grading import seccomp
 from s13lib.grading.confine import FILE_BYTES
 
 LIBRARY = Path(s13lib.__file__).resolve().parent
-HIDDEN = (LIBRARY / "grading" / "wrong", *(LIBRARY.parent / name for name in ("solutions", "tests", ".git")))
+PACKAGES = tuple(path for path in sys.path if Path(path).name in ("site-packages", "dist-packages"))
+# The wrong answers of this library and of another copy that may be installed; and what a checkout holds besides.
+HIDDEN = (
+    *(Path(root).resolve() / "s13lib" / "grading" / "wrong" for root in (LIBRARY.parent, *PACKAGES)),
+    *(LIBRARY.parent / name for name in ("solutions", "tests", ".git")),
+)
 SYSTEM = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/ld.so.conf")
 SMALL = "1048576"
 CHILD = "from s13lib.grading.child import main; main()"
@@ -61,7 +66,7 @@ def bubblewrap(kernels: tuple[str, ...] = ()) -> list[str]:
         words += (
             ["--symlink", str(Path(path).readlink()), path] if Path(path).is_symlink() else ["--ro-bind", path, path]
         )
-    for path in HIDDEN:
+    for path in dict.fromkeys(HIDDEN):
         if path.is_dir() and any(path.is_relative_to(shown) for shown in _needed()):
             words += ["--size", SMALL, "--perms", "0555", "--tmpfs", str(path), "--remount-ro", str(path)]
     for folder, place in zip(kernels, shown_kernels(kernels), strict=True):
@@ -72,8 +77,7 @@ def bubblewrap(kernels: tuple[str, ...] = ()) -> list[str]:
 @functools.cache
 def _needed() -> tuple[str, ...]:
     """What is shown, shortest first: the system's libraries, Python, its environment and the library."""
-    packages = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
-    roots = {str(LIBRARY), *(str(Path(path).resolve()) for path in (sys.base_prefix, sys.prefix, *packages))}
+    roots = {str(LIBRARY), *(str(Path(path).resolve()) for path in (sys.base_prefix, sys.prefix, *PACKAGES))}
     roots |= {str(Path(sys.executable).parent), *SYSTEM}
     shown: list[str] = []
     for path in sorted((root for root in roots if Path(root).exists()), key=lambda path: (len(Path(path).parts), path)):
