@@ -65,6 +65,7 @@ def judge_case(part: Part, inputs: tuple, observation: Observation) -> tuple[Tex
             trouble = Trouble("unreadable", shown(observation.value))
     if trouble is not None:
         came, why = TROUBLES[trouble.kind]
+        why = part.slow if trouble.kind == "slow" and part.slow else why
         detail = shortened_text(trouble.detail)
         return expectation, Text(came.en.format(detail), came.zh.format(detail)), why
     if observation.mutated:

@@ -75,12 +75,18 @@ def explanation(verdict: Verdict, spoken: str) -> str:
     return "\n".join([head, *rows, f"  {words['again']:<{width}}  {tail}"])
 
 
-def inputs(key: str, seed: int, case: int) -> tuple:
-    """The inputs of one case of a check, to look at: the check names its seed, and the case that failed (from 1)."""
+def inputs(key: str, seed: int, case: int) -> object:
+    """What one case of a check gives to your answer: a check that fails names its seed and the case (from 1).
+
+    Returns:
+        a tuple of the arguments, so that ``answer(*inputs(…))`` repeats the case; for parts whose answer is used in
+        another way, what the part says.
+    """
     require_whole("seed", seed, 0, 2**32 - 1)
-    cases = manifest.part(key).make(np.random.default_rng(seed))
+    part = manifest.part(key)
+    cases = part.make(np.random.default_rng(seed))
     require_whole("case", case, 1, len(cases))
-    return cases[case - 1]
+    return part.shown_inputs(cases[case - 1]) if part.shown_inputs else cases[case - 1]
 
 
 def hint(key: str) -> None:

@@ -64,6 +64,9 @@ class Part:
         seconds: time limit for one case.
         warm_up: called before a case's clock starts: what does not depend on the answer, such as kernels to compile.
         tried: says what a case tried, for cases whose inputs are too large to print.
+        shown_inputs: from one case's inputs, what the answer really gets, where ``drive`` does not pass them on as
+            they are; this is what ``inputs(key, seed=…, case=…)`` returns to the learner. Default: the inputs.
+        slow: what it means here that an answer takes too long, where it need not be a loop that does not end.
     """
 
     reference: Callable
@@ -76,6 +79,8 @@ class Part:
     seconds: float = 5.0
     warm_up: Callable[[], object] = nothing
     tried: Callable[[tuple], Text] | None = None
+    shown_inputs: Callable[[tuple], object] | None = None
+    slow: Text | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -105,8 +110,8 @@ class Trouble:
     """Why an answer gave no value.
 
     ``kind`` is one of "todo" (a stub), "raised", "exit", "slow", "flood" (too much output), "borrowed" (a forbidden
-    function was called), "died" (its process ended), "signature" (cannot be called so), "unreadable" (a value that
-    cannot be read back). ``detail`` is the error's text or the name that matters.
+    function was called), "died" (its process ended), "no function", "signature" (cannot be called so), "unreadable" (a
+    value that cannot be read back). ``detail`` is the error's text or the name that matters.
     """
 
     kind: str
