@@ -14,8 +14,8 @@ REDRAW_SECONDS = 0.1
 class Progress:
     """``with Progress("reading", total) as bar: bar.update(n)``.
 
-    ``total`` may be ``None`` (a count without a bar). Nothing is shown in the first 0.3 s, when ``stream`` is neither a
-    terminal nor a notebook's output, or with ``show=False``; nothing is left behind at the end.
+    ``total`` may be ``None`` (a count without a bar). Nothing is shown in the first ``after`` seconds, when ``stream``
+    is neither a terminal nor a notebook's output, or with ``show=False``; nothing is left behind at the end.
     """
 
     def __init__(
@@ -25,11 +25,12 @@ class Progress:
         unit: str = "",
         stream: TextIO | None = None,
         show: bool = True,
+        after: float = 0.3,
     ) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0
         self._line = _line_for(stream if stream is not None else sys.stderr) if show else None
-        self._next_draw = time.monotonic() + 0.3
+        self._next_draw = time.monotonic() + after
 
     def __enter__(self) -> Progress:
         return self

@@ -32,6 +32,17 @@ def test_a_terminal_sees_the_share_and_an_empty_line_at_the_end(clock):
     assert drawn.endswith("\r" + " " * len("reading [############............]  50%") + "\r")
 
 
+def test_it_may_wait_longer_before_it_shows(clock):
+    stream = Terminal()
+    with Progress("measuring", 4, stream=stream, after=2.0) as bar:
+        for clock[0] in (1.0, 1.9):
+            bar.update()
+        assert stream.getvalue() == ""
+        clock[0] = 2.0
+        bar.update()
+        assert "75%" in stream.getvalue()
+
+
 def test_without_a_total_it_counts(clock):
     stream = Terminal()
     with Progress("reading", unit="lines", stream=stream) as bar:

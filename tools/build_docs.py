@@ -1,6 +1,7 @@
-"""Make the pictures and fill the generated blocks of the READMEs; ``--check`` fails when they are not up to date.
+"""Make the pictures and the evidence page, and fill the READMEs' blocks; ``--check`` fails when one is not up to date.
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of a README is typed by hand.
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of a README is typed by hand: what
+is modelled is computed here, what is measured comes from the benchmark suite's record, ``docs/evidence.json``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from s13lib.figures import Panel, timeline_svg
 from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tools.evidence.page import measured_paragraph, page  # noqa: E402
+from tools.evidence.record import Record, RecordError  # noqa: E402
+
 STEP = PRESETS["smollm2-360m-h100"]
 COUNT = 13
 
@@ -155,13 +161,16 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "buckets": buckets_block,
     "lessons": lessons_block,
     "held_out": held_out_block,
+    "measured": lambda language: measured_paragraph(Record.read(), language),
 }
 READMES = {"README.md": "en", "README.zh.md": "zh"}
+EVIDENCE = {"evidence.md": "en", "evidence.zh.md": "zh"}
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file and its content."""
     made = {ROOT / "docs" / "pictures" / f"step-{language}.svg": picture(language) for language in TITLES}
+    made |= {ROOT / "docs" / name: page(Record.read(), language) for name, language in EVIDENCE.items()}
     for name, language in READMES.items():
         path = ROOT / name
         made[path] = re.sub(
@@ -175,7 +184,12 @@ def outputs() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     stale = []
-    for path, text in outputs().items():
+    try:
+        made = outputs()
+    except RecordError as error:
+        print(f"docs/evidence.json: {error}", file=sys.stderr)
+        return 1
+    for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.relative_to(ROOT))
             if "--check" not in arguments:
