@@ -105,21 +105,30 @@ def block_dot(typing_context, weight_row, values, scales):
         fma = cgutils.get_or_insert_function(
             builder.module, ir.FunctionType(FLOATS, [FLOATS] * 3), f"llvm.fma.v{LANES}f32"
         )
-        total = cgutils.alloca_once_value(builder, _all(FLOAT, 0.0, LANES))
+        sums = [cgutils.alloca_once_value(builder, _all(FLOAT, 0.0, LANES)) for _ in range(2)]
         (blocks,) = cgutils.unpack_tuple(builder, scale.shape)
-        with cgutils.for_range(builder, blocks) as loop:
-            block = builder.gep(weight, [builder.mul(loop.index, WORD(block_bytes))])
-            first = builder.mul(loop.index, WORD(BLOCK))
+
+        def add_block(index, total):
+            block = builder.gep(weight, [builder.mul(index, WORD(block_bytes))])
+            first = builder.mul(index, WORD(BLOCK))
             low, high = (
                 _sum_of_pairs(
                     builder, q, _load(builder, value, builder.add(first, WORD(i * HALF_BLOCK)), SHORT, HALF_BLOCK)
                 )
                 for i, q in enumerate(integers(builder, block))
             )
-            factor = builder.fmul(_scale(builder, block), builder.load(builder.gep(scale.data, [loop.index])))
+            factor = builder.fmul(_scale(builder, block), builder.load(builder.gep(scale.data, [index])))
             products = builder.sitofp(builder.add(low, high), FLOATS)
-            builder.store(builder.call(fma, [_spread(builder, factor, LANES), products, builder.load(total)]), total)
-        lanes, count = builder.load(total), LANES
+            more = builder.call(fma, [_spread(builder, factor, LANES), products, builder.load(total)])
+            builder.store(more, total)
+
+        # Two sums in turn: a single one would have to wait for its own last addition.
+        with cgutils.for_range(builder, builder.lshr(blocks, WORD(1))) as pair:
+            for i, total in enumerate(sums):
+                add_block(builder.add(builder.shl(pair.index, WORD(1)), WORD(i)), total)
+        with builder.if_then(builder.trunc(blocks, ir.IntType(1))):
+            add_block(builder.sub(blocks, WORD(1)), sums[0])
+        lanes, count = builder.fadd(*map(builder.load, sums)), LANES
         while count > 1:
             count //= 2
             halves = (_picked(builder, lanes, list(range(first, first + count))) for first in (0, count))
