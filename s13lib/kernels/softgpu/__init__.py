@@ -11,6 +11,7 @@ Rules that every one of them keeps:
 * Nothing is allocated but small scratch, once a launch, where a docstring says so.
 """
 
+import s13lib.kernels.softgpu.quantised  # noqa: F401 — registers their twins
 from s13lib.kernels.softgpu.attention import paged_attention
 from s13lib.kernels.softgpu.cache import append_kv, rope, rope_append
 from s13lib.kernels.softgpu.elementwise import add, copy, embedding, scale, silu_mul
