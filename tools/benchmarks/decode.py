@@ -10,6 +10,7 @@ from s13lib.device import best_device
 from s13lib.errors import InputError
 from s13lib.graphs import GraphRunner
 from s13lib.model.checkpoints import Checkpoint, load_checkpoint
+from s13lib.profiling.compiled import textbook_step
 from s13lib.profiling.measure import MeasuredStep, measure_steps
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from tools.benchmarks.harness import Reading, Row, missing
@@ -42,22 +43,6 @@ def steps_of(checkpoint: Checkpoint, batch: int, stages: tuple[int, ...]) -> dic
     return launches
 
 
-def torch_step(checkpoint: Checkpoint, batch: int, wrap: Callable = lambda decoder: decoder) -> Callable[[], None]:
-    """One decode step of the textbook decoder on the CPU, its cache cut back each time; ``wrap`` may compile it."""
-    decoder = checkpoint.textbook()
-    cache = decoder.new_cache()
-    decoder(torch.zeros((batch, CONTEXT - 1), dtype=torch.int64), cache)
-    kept = list(cache)
-    token = torch.ones((batch, 1), dtype=torch.int64)
-    run = wrap(decoder)
-
-    def step() -> None:
-        cache[:] = kept
-        run(token, cache)
-
-    return step
-
-
 def reading(step: MeasuredStep) -> Reading:
     """Microseconds of a step."""
     return Reading(step.step_us, step.noise)
@@ -66,7 +51,10 @@ def reading(step: MeasuredStep) -> Reading:
 def bard_rows(bard: Checkpoint, repeats: int) -> list[Row]:
     """SoftGPU and PyTorch eager interleaved; PyTorch runs on the host alone, so it has no device share."""
     m = measure_steps(
-        best_device(), steps_of(bard, 1, (15, 4)) | {"torch": torch_step(bard, 1)}, repeats, seconds=repeats / 10
+        best_device(),
+        steps_of(bard, 1, (15, 4)) | {"torch": textbook_step(bard, 1, CONTEXT)},
+        repeats,
+        seconds=repeats / 10,
     )
     result = [Row("decode.bard.both", reading(m["stage 4 graph"]), reading(m["stage 15 eager"]))]
     for path in BARD_PATHS:
@@ -93,7 +81,7 @@ def batch_rows(bard: Checkpoint, repeats: int) -> list[Row]:
 
 def smollm2_rows(smollm2: Checkpoint, repeats: int) -> list[Row]:
     m = measure_steps(
-        best_device(), steps_of(smollm2, 1, (4,)) | {"torch": torch_step(smollm2, 1)}, repeats, recorded=1
+        best_device(), steps_of(smollm2, 1, (4,)) | {"torch": textbook_step(smollm2, 1, CONTEXT)}, repeats, recorded=1
     )
     eager, graph, peer = (reading(m[name]) for name in ("stage 4 eager", "stage 4 graph", "torch"))
     return [

@@ -182,7 +182,7 @@ OPTIMISATIONS = [
             "Not ours, and measured as its users meet it: logits differ from eager's by rounding alone.",
             "不是我们的优化，按使用者的实际体验来测：logits 与 eager 只差舍入。",
         ),
-        ("tests/test_evidence.py::test_a_compiled_decoder_gives_the_eager_logits",),
+        ("tests/profiling/test_compiled.py::test_a_compiled_step_gives_the_eager_logits",),
         Words(
             "It compiles anew when sizes change. Over 12 batch sizes: {torch_compile.recompiled.batch.default:ours} "
             "compilations by default, {torch_compile.recompiled.batch.static:ours} with `dynamic=False`, where it "
