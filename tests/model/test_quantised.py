@@ -58,7 +58,7 @@ def test_a_step_launches_the_simulators_kernels_in_the_weights_format(device, st
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("stage", STAGES)
 def test_logits_are_those_of_the_same_weights_in_float32(device, stage, form):
-    """But for the activations' rounding to 16 bits: 2e−4 of the logits' spread, measured; q8_0 costs 200 times as much."""
+    """But for the activations' rounding to 16 bits: 2e−4 of the logits' spread, measured; q8_0 costs 200 times that."""
     config = small_config(**SIZES, tied=stage % 2 == 0)
     state = textbook(config).state_dict()
     tokens = torch.randint(config.vocab, (60,), generator=torch.Generator().manual_seed(stage)).tolist()
