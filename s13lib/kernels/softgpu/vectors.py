@@ -4,8 +4,8 @@ A plain loop over blocks of small integers is compiled to something slower than 
 slow as this, measured): the compiler does not find that a sum of products of 16-bit integers is one instruction. Here
 LLVM is told: eight lanes; in each block 32 integers are widened to 16 bits, multiplied by the activations' integers,
 added up exactly in 32 bits, and only then, once a block, made float and scaled. It is plain LLVM, without instructions
-of any one processor; on x86 it becomes ``vpmaddwd``. No flag allows the compiler to change the order of the sums, so a
-(row, output) pair comes out the same in every kernel.
+of any one processor; on x86 it becomes ``vpmaddwd``. Both functions are compiled without re-association, so a (row,
+output) pair comes out the same in every kernel.
 """
 
 from llvmlite import ir
@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from s13lib.kernels.quantised import BLOCK, FORMATS
+from s13lib.kernels.softgpu.arithmetic import exact_device_function
 
 LANES = 8
 BYTE, SHORT, INT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -92,11 +93,22 @@ def _sum_of_pairs(builder, a, b):
     return builder.add(even, odd)
 
 
-@intrinsic
-def block_dot(typing_context, weight_row, values, scales):
+@exact_device_function
+def block_dot(weight_row, values, scales):
     """Σ d·s·Σ q·v over a row's blocks: weight_row (row_bytes,) of a format's bytes, values int16 (width,) and scales
     float32 (width / 32,) the activations' integers and scales. Nothing is checked.
     """
+    return _block_dot(weight_row, values, scales)
+
+
+@exact_device_function
+def unpack_row(weight_row, out):
+    """out (width,) = the weights that weight_row (row_bytes,) stands for, exact. Nothing is checked."""
+    _unpack_row(weight_row, out)
+
+
+@intrinsic
+def _block_dot(typing_context, weight_row, values, scales):
     block_bytes, integers = _format_of(weight_row.dtype)
 
     def generate(context, builder, signature, arguments):
@@ -139,8 +151,7 @@ def block_dot(typing_context, weight_row, values, scales):
 
 
 @intrinsic
-def unpack_row(typing_context, weight_row, out):
-    """out (width,) = the weights that weight_row (row_bytes,) stands for, exact."""
+def _unpack_row(typing_context, weight_row, out):
     block_bytes, integers = _format_of(weight_row.dtype)
     half_block = ir.VectorType(FLOAT, HALF_BLOCK)
 
