@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextvars
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 BAR_WIDTH = 24
 REDRAW_SECONDS = 0.1
+TICK_SECONDS = 1.0
 
 
 class Progress:
@@ -52,6 +57,26 @@ class Progress:
         share = min(1.0, self.done / self.total)
         filled = round(BAR_WIDTH * share)
         return f"{self.label} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"
+
+
+@contextmanager
+def elapsed(label: str) -> Iterator[None]:
+    """``with elapsed("compiling"): ...`` shows the seconds that passed, for work that cannot say how far it is."""
+    over = threading.Event()
+    with Progress(label, unit="s") as bar:
+
+        def tick() -> None:
+            while not over.wait(TICK_SECONDS):
+                bar.update()
+
+        # In a copy of this context, by which a notebook knows the cell that the display belongs to.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(tick,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 class _TerminalLine:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from s13lib.commands.output import table  # noqa: E402
-from s13lib.progress import Progress  # noqa: E402
+from s13lib.progress import elapsed  # noqa: E402
 from tools.benchmarks.harness import Contention, Row  # noqa: E402
 from tools.evidence import record  # noqa: E402
 from tools.evidence.claims import GROUPS, of_group  # noqa: E402
@@ -67,10 +67,8 @@ def measure(name: str, quick: bool) -> dict[str, object]:
         target = Path(folder, "rows.json")
         command = [sys.executable, __file__, name, "--worker", str(target), *(["--quick"] if quick else [])]
         begun = time.monotonic()
-        with Contention() as others, Progress(f"measuring {name}", unit="s") as bar:
-            worker = subprocess.Popen(command, cwd=ROOT)
-            while (code := ended(worker)) is None:
-                bar.update(round(time.monotonic() - begun) - bar.done)
+        with Contention() as others, elapsed(f"measuring {name}"):
+            code = subprocess.run(command, cwd=ROOT, check=False).returncode
         if target.exists():
             rows = json.loads(target.read_text(encoding="utf-8"))
         else:
@@ -83,14 +81,6 @@ def measure(name: str, quick: bool) -> dict[str, object]:
         "machine": machine(),
     }
     return {"run": run, "rows": rows}
-
-
-def ended(worker: subprocess.Popen) -> int | None:
-    """The exit code once the worker has ended, after at most a second; None while it runs."""
-    try:
-        return worker.wait(timeout=1)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def work(name: str, target: Path, quick: bool) -> None:

@@ -36,7 +36,6 @@
 # 这一课关于引擎的说法都是**读来的**：来自它们的源码、文档和 issue，不是本课程实测的。引擎一直在变，
 # 请以你手里的版本为准。
 # %%
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -51,9 +50,11 @@ from s13lib.model import Sequence
 from s13lib.model.checkpoints import load_checkpoint
 from s13lib.profiling import TraceReport, read_trace, telling_svg
 from s13lib.profiling.compare import TraceChange
+from s13lib.profiling.compiled import compilations, cpp_compiler, textbook_step
 from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.recorded import recorded_names, recorded_trace
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
+from s13lib.progress import elapsed
 from s13lib.simulator import chrome_trace
 from s13lib.widgets import language, pick, say, show_svg
 
@@ -567,28 +568,30 @@ else:
 # ## Optional: let a compiler fuse
 #
 # `torch.compile` finds fusions by itself. The cell below compiles the norm of the textbook decoder together with the
-# residual add, and counts the kernels that Inductor wrote. On a CPU it needs a C++ compiler and up to a minute, so
-# it is off; set the flag to run it.
+# residual add, and counts the kernels that Inductor wrote. On a CPU it needs a C++ compiler. With the cell after it, it
+# takes a minute or two, so both are off; set the flag to run them.
 #
 # **Predict:** un-compiled, each arithmetic operation of the two is a kernel of its own. How many will Inductor write?
 # %% [markdown] lang="zh"
 # ## 选做：让编译器来融合
 #
 # `torch.compile` 会自己找可以融合的地方。下一格把教科书 decoder 里的 norm 和残差加法一起编译，数一数 Inductor
-# 写了几个 kernel。在 CPU 上它需要 C++ 编译器，最多花一分钟，所以默认关着；想跑就把开关改成 True。
+# 写了几个 kernel。在 CPU 上它需要 C++ 编译器。连同后面一格要花一两分钟，所以默认都关着；想跑就把开关改成 True。
 #
 # **先猜**：不编译时，其中每一次运算都是一个 kernel。Inductor 会写几个？
 # %%
-TRY_TORCH_COMPILE = False  # True: compile for up to a minute
+TRY_TORCH_COMPILE = False  # True: compile for a minute or two
 
-compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
+skipped = None
 if not TRY_TORCH_COMPILE:
-    say("Skipped: TRY_TORCH_COMPILE is False.", "已跳过：TRY_TORCH_COMPILE 是 False。")
-elif compiler is None:
-    say(
+    skipped = pick("Skipped: TRY_TORCH_COMPILE is False.", "已跳过：TRY_TORCH_COMPILE 是 False。")
+elif cpp_compiler() is None:
+    skipped = pick(
         "Skipped: torch.compile needs a C++ compiler on a CPU, and none was found.",
         "已跳过：在 CPU 上 torch.compile 需要 C++ 编译器，而这里没有找到。",
     )
+if skipped:
+    print(skipped)
 else:
     from torch._inductor import metrics
 
@@ -601,13 +604,53 @@ else:
     inputs = torch.randn(2, 1, bard.config.hidden).unbind()
     metrics.reset()
     begun = time.perf_counter()
-    compiled = torch.compile(add_and_norm)(*inputs)
+    with elapsed("compiling"):
+        compiled = torch.compile(add_and_norm)(*inputs)
     seconds = time.perf_counter() - begun
     say(
         f"{metrics.generated_kernel_count} kernel(s), after {seconds:.0f} s of compiling; "
         f"largest difference {(compiled - add_and_norm(*inputs)).abs().max():.1e}. (measured)",
         f"编译 {seconds:.0f} 秒，得到 {metrics.generated_kernel_count} 个 kernel；"
         f"最大差值 {(compiled - add_and_norm(*inputs)).abs().max():.1e}。（实测）",
+    )
+# %% [markdown] lang="en"
+# Now the whole decode step, beside the fused step of this course as one graph. A compiler also has a price that a
+# benchmark hides: it compiles again when it meets a new size.
+#
+# **Predict:** the batch goes through 1, 2, … 12. How often does torch compile, by default, and with `dynamic=False`?
+# %% [markdown] lang="zh"
+# 再看完整的一步 decode，和本课程融合后用一张 graph 的那一步放在一起。编译器还有一项代价，跑分里看不到：遇到新的尺寸，
+# 它会重新编译。
+#
+# **先猜**：batch 依次取 1、2、……、12。默认情况下 torch 会编译几次？用 `dynamic=False` 呢？
+# %%
+if skipped:
+    print(skipped)
+else:
+    whole = textbook_step(bard, 1, CONTEXT, torch.compile)
+    begun = time.perf_counter()
+    with elapsed("compiling the whole step"):
+        whole()
+    seconds = time.perf_counter() - begun
+    ways = {
+        "PyTorch eager": textbook_step(bard, 1, CONTEXT),
+        "torch.compile": whole,
+        "stage 4, graph": steps[4, "graph"],
+    }
+    say(f"Compiled in {seconds:.0f} s. µs a step: (measured)", f"编译用了 {seconds:.0f} 秒。每步 µs：（实测）")
+    for name, step in measure_steps(device, ways, repeats=15, recorded=1).items():
+        print(f"{step.step_us:>8,.0f}  {name}")
+    met = [(n, CONTEXT) for n in range(1, 13)]
+    for dynamic in (None, False):
+        with elapsed("counting"):
+            count = compilations(bard, met, dynamic)
+        say(
+            f"12 batch sizes, dynamic={dynamic}: {count} compilations",
+            f"12 个 batch 大小，dynamic={dynamic}：编译 {count} 次",
+        )
+    say(
+        f"After {torch._dynamo.config.recompile_limit} of them torch gives up and runs eager.",
+        f"编译满 {torch._dynamo.config.recompile_limit} 次，torch 就不再编译，改跑 eager。",
     )
 # %% [markdown] lang="en"
 # ## Recap
