@@ -194,8 +194,32 @@ WAITING = [
       for name in LESSONS for language in LANGUAGES),
 ]  # fmt: skip
 
-# Measured by tools/benchmarks/quantised.py: rows(quick) -> list[Row], a Row for each key here.
-QUANTISED: list[Claim] = []
+QUANTISED_SHAPES = ((576, 576), (960, 576), (3072, 576), (576, 1536), (49152, 576), (11008, 4096))  # out × in
+QUANTISED_AIMS = {"q8_0": (2.3, 3.0), "q4_0": (None, None)}  # against float32; against unpacking first
+QUANTISED_BATCHES = (4, 16, 64)
+QUANTISED_MODELS = {"bard": "bard", "smollm2": "SmolLM2-135M"}
+QUANTISED = [
+    *(row for out, width in QUANTISED_SHAPES for form, (dot, buffer) in QUANTISED_AIMS.items() for row in (
+        claim(f"quantised.{form}.{out}x{width}.f32", f"{form} {out} × {width}, one row: fused, against float32",
+              f"{form} {out} × {width}，一行：融合 kernel，对比 float32", "µs", ratio_at_least=dot),
+        claim(f"quantised.{form}.{out}x{width}.buffer",
+              f"{form} {out} × {width}, one row: fused, against unpacking to a float32 buffer, then the dot",
+              f"{form} {out} × {width}，一行：融合 kernel，对比先解包到 float32 缓冲区再点积", "µs",
+              ratio_at_least=buffer),
+        claim(f"quantised.{form}.{out}x{width}.reached",
+              f"{form} {out} × {width}, one row: bandwidth of the fused kernel, against reading the same bytes",
+              f"{form} {out} × {width}，一行：融合 kernel 达到的带宽，对比只读同样的字节", "GB/s"),
+    )),
+    *(claim(f"quantised.{form}.b{batch}", f"{form} 1536 × 576, {batch} rows at once: fused, against float32",
+            f"{form} 1536 × 576，一次 {batch} 行：融合 kernel，对比 float32", "µs")
+      for batch in QUANTISED_BATCHES for form in QUANTISED_AIMS),
+    *(row for model, name in QUANTISED_MODELS.items() for form in QUANTISED_AIMS for row in (
+        claim(f"quantised.{model}.{form}.rate", f"{name}, batch 1, stage 4 graph: {form}, against float32",
+              f"{name}，batch 1，stage 4 graph：{form}，对比 float32", "tokens/s"),
+        claim(f"quantised.{model}.{form}.moved", f"{name}: bytes of weights read for one token, {form} and float32",
+              f"{name}：每个 token 要读的权重字节，{form} 和 float32", "MB"),
+    )),
+]  # fmt: skip
 
 CLAIMS: dict[str, Claim] = {
     each.key: each
