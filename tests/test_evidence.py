@@ -16,7 +16,7 @@ from tools.benchmarks.harness import Contention, Reading
 from tools.evidence import page as pages
 from tools.evidence.claims import CLAIMS, GROUPS, LANGUAGES, claim, of_group
 from tools.evidence.optimisations import EXPLANATIONS, OPTIMISATIONS
-from tools.evidence.page import explanation, measured_paragraph, page
+from tools.evidence.page import explanation, first_run_paragraph, measured_paragraph, page
 from tools.evidence.record import Record, RecordError, merged, shown, write
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -215,6 +215,18 @@ def test_a_changed_figure_changes_the_page_and_the_readmes_paragraph(language):
     assert "5.02×" in measured_paragraph(after, language)
     assert "llama.cpp" not in measured_paragraph(after, language)  # was not measured
     assert page(before, language) != page(after, language)
+
+
+@pytest.mark.parametrize(
+    ("language", "minutes"), [("en", "about 3 min, measured on 2 cores"), ("zh", "约 3 分钟，2 核上实测")]
+)
+def test_a_readme_says_how_long_the_first_commands_take_only_where_it_was_measured(language, minutes):
+    assert "{" not in first_run_paragraph(Record({"groups": {}}), language)
+    assert minutes not in first_run_paragraph(Record({"groups": {}}), language)
+    text = first_run_paragraph(
+        Record(record_of(clone__demo={"ours": 170.0}, clone__test={"missing": "not now"})), language
+    )
+    assert text.count(minutes) == 1
 
 
 def test_the_check_names_the_pages_that_a_changed_record_makes_stale(monkeypatch, capsys):

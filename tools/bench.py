@@ -27,7 +27,7 @@ from s13lib.commands.output import table  # noqa: E402
 from s13lib.progress import elapsed  # noqa: E402
 from tools.benchmarks.harness import Contention, Row  # noqa: E402
 from tools.evidence import record  # noqa: E402
-from tools.evidence.claims import GROUPS, of_group  # noqa: E402
+from tools.evidence.claims import GROUPS, ON_REQUEST, of_group  # noqa: E402
 from tools.evidence.record import Figure, Record, shown  # noqa: E402
 
 
@@ -113,7 +113,9 @@ def _line(each: Figure) -> tuple[str, ...]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)} (default: all)")
+    parser.add_argument(
+        "groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)} (default: all but {', '.join(ON_REQUEST)})"
+    )
     parser.add_argument("--json", metavar="FILE", help="where the figures go (default: bench-results/DATE.json)")
     parser.add_argument("--quick", action="store_true", help="fewer repeats: a look, not a figure to publish")
     parser.add_argument("--publish", action="store_true", help="into docs/evidence.json, and build the pages from it")
@@ -126,18 +128,18 @@ def main() -> int:
     if arguments.worker:
         work(arguments.groups[0], Path(arguments.worker), arguments.quick)
         return 0
+    today = datetime.date.today().isoformat()
+    target = record.RECORD if arguments.publish else Path(arguments.json or ROOT / "bench-results" / f"{today}.json")
     results: dict[str, object] = {}
     print(" · ".join(f"{key} {value}" for key, value in machine().items()), flush=True)
-    for name in arguments.groups or GROUPS:
+    for name in arguments.groups or [each for each in GROUPS if each not in ON_REQUEST]:
         print(f"\n{GROUPS[name].en} ({name}) …", flush=True)
         results[name] = measure(name, arguments.quick)
         run = results[name]["run"]
         others = "unknown" if run["others_share"] is None else f"{run['others_share']:.0%}"
         print(show(Record({"groups": {name: results[name]}}).of_group(name)))
         print(f"Measured in {run['seconds']:.0f} s; others held {others} of the processors meanwhile.", flush=True)
-    today = datetime.date.today().isoformat()
-    target = record.RECORD if arguments.publish else Path(arguments.json or ROOT / "bench-results" / f"{today}.json")
-    record.write(target, record.merged(record.RECORD, results) if arguments.publish else {"groups": results})
+        record.write(target, record.merged(record.RECORD, results) if arguments.publish else {"groups": results})
     print(f"\nwrote {target}", flush=True)
     if arguments.publish:
         return subprocess.run([sys.executable, str(ROOT / "tools" / "build_docs.py")], cwd=ROOT, check=False).returncode
@@ -145,4 +147,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("\nInterrupted: the groups above are written, the others are as they were.", file=sys.stderr)
+        sys.exit(130)

@@ -22,7 +22,7 @@ from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tools.evidence.page import measured_paragraph, page  # noqa: E402
+from tools.evidence.page import first_run_paragraph, measured_paragraph, page  # noqa: E402
 from tools.evidence.record import Record, RecordError  # noqa: E402
 
 STEP = PRESETS["smollm2-360m-h100"]
@@ -161,6 +161,7 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "buckets": buckets_block,
     "lessons": lessons_block,
     "held_out": held_out_block,
+    "first_run": lambda language: first_run_paragraph(Record.read(), language),
     "measured": lambda language: measured_paragraph(Record.read(), language),
 }
 READMES = {"README.md": "en", "README.zh.md": "zh"}

@@ -81,7 +81,9 @@ GROUPS: dict[str, Words] = {
     "torch_compile": Words("Beside torch.compile on a CPU", "与 CPU 上的 torch.compile 对照"),
     "llama_cpp": Words("Beside llama.cpp on a CPU", "与 CPU 上的 llama.cpp 对照"),
     "waiting": Words("What a learner waits for", "学习者要等多久"),
+    "clone": Words("The first two commands in a fresh clone", "新克隆里的头两条命令"),
 }
+ON_REQUEST = ("clone",)  # takes many minutes and the network: measured only when it is named
 
 FOUNDATION = [
     claim("foundation.import_simulator", "`import s13lib.simulator`, beyond Python's own start",
@@ -221,9 +223,15 @@ QUANTISED = [
     )),
 ]  # fmt: skip
 
+CLONE = [
+    claim("clone.demo", "`python3 run.py demo`, set-up and downloads included",
+          "`python3 run.py demo`，含安装和下载", "s"),
+    claim("clone.test", "`python3 run.py test` after it", "随后的 `python3 run.py test`", "s"),
+]  # fmt: skip
+
 CLAIMS: dict[str, Claim] = {
     each.key: each
-    for group in (FOUNDATION, DEVICE, DECODE, QUANTISED, TORCH_COMPILE, LLAMA_CPP, WAITING)
+    for group in (FOUNDATION, DEVICE, DECODE, QUANTISED, TORCH_COMPILE, LLAMA_CPP, WAITING, CLONE)
     for each in group
 }
 

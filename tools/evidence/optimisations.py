@@ -137,6 +137,32 @@ OPTIMISATIONS = [
         ),
     ),
     Optimisation(
+        Words("Quantised weights, unpacked in the dot", "量化权重，在点积里解包"),
+        Words(
+            "The kernels compute with the very weights that the bytes stand for, within the bound of a float64 "
+            "reference, and a row depends on no other.",
+            "kernel 用的就是那些字节所代表的权重，与 float64 参考之差在误差界之内；一行的结果与别的行无关。",
+        ),
+        (
+            "tests/kernels/test_quantised.py::test_within_the_bound_and_fully_overwritten",
+            "tests/kernels/test_quantised.py::test_a_rows_result_depends_neither_on_the_batch_nor_on_its_place",
+        ),
+        Words(
+            "With the weights in cache, arithmetic counts and not bytes. At 64 rows, against float32: q8_0 "
+            "{quantised.q8_0.b64:ratio}, q4_0 {quantised.q4_0.b64:ratio}. q4_0 reads about half of q8_0's bytes and "
+            "has more to unpack: SmolLM2-135M gains {quantised.smollm2.q4_0.rate:ratio} with it, and "
+            "{quantised.smollm2.q8_0.rate:ratio} with q8_0.",
+            "权重都在缓存里时，起作用的是运算而不是字节。64 行时对比 float32：q8_0 {quantised.q8_0.b64:ratio}，q4_0 "
+            "{quantised.q4_0.b64:ratio}。q4_0 要读的字节大约是 q8_0 的一半，但解包更费事：SmolLM2-135M 用它快 "
+            "{quantised.smollm2.q4_0.rate:ratio}，用 q8_0 快 {quantised.smollm2.q8_0.rate:ratio}。",
+        ),
+        Words(
+            "A small matrix stays in cache between two repeats: with too few copies one measures arithmetic and calls "
+            "it bandwidth.",
+            "小矩阵在两次重复之间一直留在缓存里：副本不够多，测到的就是运算，却以为是带宽。",
+        ),
+    ),
+    Optimisation(
         Words("Compiled kernels kept on disk", "编译好的 kernel 存在磁盘上"),
         Words(
             "A change in anything that a kernel uses, or in the compiler's options, is compiled anew.",

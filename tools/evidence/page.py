@@ -241,6 +241,36 @@ def optimisations(record: Record, language: str) -> Iterator[str]:
         yield f"* {TRAP(language).format(record.fill(each.trap(language)))}"
 
 
+FIRST_RUN = Words(
+    "You need Python 3.11 or newer and nothing else (on Windows: `py run.py demo`). The first command sets up `.venv` "
+    "once{demo}, prints the report of which this page shows parts, and ends with the same comparison measured on your "
+    "own machine. The second runs lint, format check and tests{test}, and says what it skipped and why. Before it "
+    "starts, the set-up says how large it is; on Linux, PyPI's build of torch brings CUDA libraries of several GB "
+    "along, unless pip is pointed at the CPU index that "
+    "[PyTorch's install page](https://pytorch.org/get-started/locally/) names.",
+    "只需要 Python 3.11 或更新的版本，别的都不用装（Windows 上用 `py run.py demo`）。第一条命令会建好 `.venv`"
+    "（只建一次{demo}），打印一份报告（本页摘录了其中几段），最后在你的机器上把同样的对比实测一遍；"
+    "第二条命令做 lint、格式检查和测试{test}，并说明跳过了什么、为什么。安装开始前会先报告占用多大空间；"
+    "在 Linux 上，PyPI 的 torch 会带上好几 GB 的 CUDA 库，除非让 pip 使用 "
+    "[PyTorch 安装页](https://pytorch.org/get-started/locally/)给出的 CPU 源。",
+)
+FIRST_RUN_MINUTES = Words(
+    " (about {minutes} min, measured on {processors} cores)", "（约 {minutes} 分钟，{processors} 核上实测）"
+)
+
+
+def first_run_paragraph(record: Record, language: str) -> str:
+    """What a README says of its first two commands; how long they take only where that was measured."""
+    words = {}
+    for task in ("demo", "test"):
+        seconds = record.figures[f"clone.{task}"].ours
+        words[task] = ""
+        if seconds is not None:
+            minutes, processors = max(1, round(seconds / 60)), record.runs["clone"].machine["processors"]
+            words[task] = FIRST_RUN_MINUTES(language).format(minutes=minutes, processors=processors)
+    return FIRST_RUN(language).format(**words)
+
+
 def measured_paragraph(record: Record, language: str) -> str:
     """What a README says of speed; a sentence whose figures were not measured is left out."""
     sentences = []
