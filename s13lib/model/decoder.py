@@ -18,6 +18,7 @@ from s13lib.model.batch import DecodeBatch
 from s13lib.model.cache import PagedKVCache, Sequence
 from s13lib.model.stages import LAYERS, final_norm, kernels_of, shared
 from s13lib.model.weights import DecoderWeights
+from s13lib.progress import Progress
 
 
 class DecoderModel:
@@ -124,10 +125,12 @@ class DecoderModel:
         start = sequence.length
         self.cache.extend(sequence, len(tokens))
         try:
-            for first in range(0, len(tokens), self.max_rows):
-                piece = tokens[first : first + self.max_rows]
-                rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
-                logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+            with Progress("reading the prompt", len(tokens)) as bar:
+                for first in range(0, len(tokens), self.max_rows):
+                    piece = tokens[first : first + self.max_rows]
+                    rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
+                    logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+                    bar.update(len(piece))
         except DeviceError:
             self.cache.shrink(sequence, len(tokens))  # what was not computed is not held
             raise
