@@ -11,7 +11,8 @@ import torch
 from numba import njit
 
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
-from s13lib.device import best_device
+from s13lib.device import SoftGPU, best_device
+from s13lib.device.launch import BoundLaunch
 from tools.benchmarks.harness import Reading, Row, interleaved
 from tools.evidence.claims import GEMV_SHAPES, REPLAY_NODES
 
@@ -95,12 +96,7 @@ def gemv_rows(quick: bool) -> list[Row]:
         weights = [device.tensor(torch.randn(out_width, in_width)) for _ in range(copies)]
         x, y = device.tensor(torch.randn(1, in_width)), device.empty((1, out_width))
         flat = [w.numpy().reshape(-1) for w in weights]
-        bound = [device.bind("linear", x, w, y) for w in weights]
-
-        def ours(bound=bound) -> None:
-            for launch in bound:
-                launch.launch()
-            device.synchronize()
+        ours = run_all(device, [device.bind("linear", x, w, y) for w in weights])
 
         def read_all(flat=flat) -> None:
             for array in flat:
@@ -110,12 +106,30 @@ def gemv_rows(quick: bool) -> list[Row]:
             for w in weights:
                 torch.mv(w, x[0])
 
-        seconds = interleaved({"ours": ours, "read": read_all, "mv": mv}, 5 if quick else 25)
+        calls = {"ours": ours, "read": read_all, "mv": mv}
+        first = not result
+        if first:  # one allocation of this size is backed by large memory pages, small ones are not
+            together = device.tensor(torch.cat(weights)).split(out_width)
+            calls["together"] = run_all(device, [device.bind("linear", x, w, y) for w in together])
+        seconds = interleaved(calls, 5 if quick else 25)
         rates = {name: each.rate(copies * out_width * in_width * 4 / 1e9) for name, each in seconds.items()}
         result += [
             Row(f"device.gemv.{out_width}x{in_width}.{peer}", rates["ours"], rates[peer]) for peer in ("read", "mv")
         ]
+        if first:
+            result.append(Row("device.gemv.pages", rates["together"], rates["ours"]))
     return result
+
+
+def run_all(device: SoftGPU, launches: list[BoundLaunch]) -> Callable[[], None]:
+    """A function that submits all of ``launches`` and waits."""
+
+    def run() -> None:
+        for each in launches:
+            each.launch()
+        device.synchronize()
+
+    return run
 
 
 def gemm_rows(quick: bool) -> list[Row]:
@@ -125,12 +139,7 @@ def gemm_rows(quick: bool) -> list[Row]:
     weight = device.tensor(torch.randn(1536, 576))
     for batch in (4, 16, 64):
         x, y = device.tensor(torch.randn(batch, 576)), device.empty((batch, 1536))
-        bound = device.bind("linear", x, weight, y)
-
-        def ours(bound=bound) -> None:
-            bound.launch()
-            device.synchronize()
-
+        ours = run_all(device, [device.bind("linear", x, weight, y)])
         us = interleaved({"ours": ours, "mm": lambda x=x: torch.mm(x, weight.T)}, 20 if quick else 100)
         result.append(Row(f"device.gemm.b{batch}", us["ours"].times(1e6), us["mm"].times(1e6)))
     return result

@@ -114,6 +114,8 @@ DEVICE = [
         claim(f"device.gemv.{out}x{width}.mv", f"GEMV {out} × {width}, against `torch.mv`",
               f"GEMV {out} × {width}，对比 `torch.mv`", "GB/s", ratio_at_least=1.3),
     )),
+    claim("device.gemv.pages", "GEMV 576 × 576: all weights in one large allocation, against an allocation for each",
+          "GEMV 576 × 576：权重都放在一大块内存里，对比每个单独分配", "GB/s"),
     *(claim(f"device.gemm.b{rows}", f"linear 1536 × 576, {rows} rows at once, against `torch.mm`",
             f"linear 1536 × 576，一次 {rows} 行，对比 `torch.mm`", "µs") for rows in (4, 16, 64)),
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from string import ascii_uppercase
 
 from tools.evidence.claims import GROUPS, Words
@@ -197,9 +198,8 @@ def cells_of(each: Figure, language: str) -> list[str]:
 
 
 def explanation(key: str) -> Words | None:
-    """Why a figure stays below its aim: the longest matching beginning of its key."""
-    found = [start for start in EXPLANATIONS if key.startswith(start)]
-    return EXPLANATIONS[max(found, key=len)] if found else None
+    """Why a figure stays below its aim."""
+    return next((words for pattern, words in EXPLANATIONS.items() if fnmatchcase(key, pattern)), None)
 
 
 def shortfalls(record: Record, language: str) -> list[str]:
