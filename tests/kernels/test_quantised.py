@@ -1,5 +1,10 @@
 """Kernels that read quantised weights against the float64 reference on the same weights, within a derived bound."""
 
+import os
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -263,3 +268,51 @@ def test_a_twin_says_what_it_is_and_the_originals_are_as_they_were():
     assert set(REGISTRY) >= {in_format(name, form) for name, form in BOTH}
     assert in_format("rope", "q8_0") == "rope"
     assert in_format("linear", "f32") == "linear"
+
+
+# ---- other processors
+
+ON_ANOTHER_PROCESSOR = """
+import sys
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import s13lib.kernels.softgpu
+from s13lib.device.kernel import REGISTRY
+from s13lib.kernels.quantised import FORMATS
+
+given = dict(np.load(sys.argv[1]))
+for form in FORMATS:
+    packed = given[form].view(FORMATS[form].element.kernel_dtype)
+    REGISTRY["linear_" + form].function(given["x"], packed, out := np.empty((3, 9), np.float32))
+    REGISTRY["embedding_" + form].function(np.arange(9), packed, widened := np.empty((9, 96), np.float32))
+    given |= {"out " + form: out, "widened " + form: widened}
+np.savez(sys.argv[2], **given)
+"""
+
+
+def test_a_processor_without_wide_vectors_gives_the_same_bits(tmp_path):
+    """Nothing but the baseline of 64-bit x86: no conversion of float16, no fused multiply-add, four lanes."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("the baseline that is asked for here is that of x86-64")
+    random = np.random.default_rng(3)
+    weight = random.standard_normal((9, 96)).astype(np.float32)
+    weight[3] *= 1e-6  # scales below float16's normal range
+    given = {form: quantise(weight, form) for form in FORMATS}
+    given["x"] = random.standard_normal((3, 96)).astype(np.float32)
+    np.savez(tmp_path / "given.npz", **given)
+    results = []
+    for name, settings in (("here", {}), ("there", {"NUMBA_CPU_NAME": "x86-64", "NUMBA_CPU_FEATURES": ""})):
+        command = [sys.executable, "-c", ON_ANOTHER_PROCESSOR, tmp_path / "given.npz", tmp_path / f"{name}.npz"]
+        subprocess.run(command, env=os.environ | settings, check=True)
+        results.append(dict(np.load(tmp_path / f"{name}.npz")))
+    here, there = results
+    assert len(here) == 7
+    for key, value in here.items():
+        if key.startswith("out"):  # the rounding of the activations is left to the compiler, to one unit of 65534
+            np.testing.assert_allclose(there[key], value, rtol=0, atol=2e-4 * np.abs(value).max())
+        else:
+            assert np.array_equal(there[key], value), key

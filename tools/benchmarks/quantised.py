@@ -6,12 +6,15 @@ model's decode step; the buffer into which one is unpacked is always the same, a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from statistics import median
 
 import numpy as np
 import torch
 
 from s13lib.device import SoftGPU, best_device
+from s13lib.device.launch import BoundLaunch
 from s13lib.errors import InputError
 from s13lib.graphs import GraphRunner
 from s13lib.kernels import in_format
@@ -54,32 +57,77 @@ def matrix_rows(device: SoftGPU, out: int, width: int, repeats: int) -> list[Row
     x, y = device.tensor(torch.randn(1, width)), device.empty((1, out))
     buffer, every_row = device.empty((out, width)), device.tensor(torch.arange(out))
 
-    calls, stored = {}, {}
+    calls: dict[str, Callable[[], list[float]]] = {}
     for form, each in packed.items():
-        stored[form] = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
-        linear = in_format("linear", form)
-        calls[form] = run_all(device, [device.bind(linear, x, w, y) for w in stored[form]])
+        stored = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
+        calls[form] = kernel_times(device, [[device.bind(in_format("linear", form), x, w, y)] for w in stored])
         if form != "f32":
-            flat = [w.numpy().reshape(-1)[: w.numel() // 4 * 4].view(np.float32) for w in stored[form]]
-            calls[f"{form} read"] = lambda flat=flat: [read(part) for part in flat]
+            calls[f"{form} read"] = read_times([w.numpy().reshape(-1) for w in stored])
             # The embedding kernel with every row in order is the kernel that unpacks a matrix.
+            unpack = [device.bind(in_format("embedding", form), every_row, w, buffer) for w in stored]
             then = device.bind("linear", x, buffer, y)
-            unpack = [device.bind(in_format("embedding", form), every_row, w, buffer) for w in stored[form]]
-            calls[f"{form} buffer"] = run_all(device, [launch for each in unpack for launch in (each, then)])
-    us = {name: each.times(1e6 / copies) for name, each in interleaved(calls, repeats).items()}
+            calls[f"{form} buffer"] = kernel_times(device, [[each, then] for each in unpack])
+    us = quietest_copies(calls, repeats)
 
     result = []
     for form in FORMATS:
-        key, gigabytes = f"quantised.{form}.{out}x{width}", packed[form].nbytes / 1e3
+        key, kilobytes = f"quantised.{form}.{out}x{width}", packed[form].nbytes / 1e3
         result += [
             Row(f"{key}.f32", us[form], us["f32"]),
             Row(f"{key}.buffer", us[form], us[f"{form} buffer"]),
-            Row(f"{key}.reached", us[form].rate(gigabytes), us[f"{form} read"].rate(gigabytes)),
+            Row(f"{key}.reached", us[form].rate(kilobytes), us[f"{form} read"].rate(kilobytes)),
         ]
     return result
 
 
-def run_all(device: SoftGPU, launches: list) -> Callable[[], None]:
+def kernel_times(device: SoftGPU, groups: list[list[BoundLaunch]]) -> Callable[[], list[float]]:
+    """A function that runs all groups of launches and gives the time that each group's kernels took, in µs."""
+
+    def run() -> list[float]:
+        with device.record() as recording:
+            for group in groups:
+                for launch in group:
+                    launch.launch()
+        spans = iter(recording.timeline.device)
+        return [sum(next(spans).duration_us for _ in group) for group in groups]
+
+    return run
+
+
+def read_times(arrays: list[np.ndarray]) -> Callable[[], list[float]]:
+    """The same for reading arrays of bytes, at the speed of one core."""
+    arrays = [each[: each.size // 4 * 4].view(np.float32) for each in arrays]
+
+    def run() -> list[float]:
+        times = []
+        for each in arrays:
+            begun = time.perf_counter_ns()
+            read(each)
+            times.append((time.perf_counter_ns() - begun) / 1e3)
+        return times
+
+    return run
+
+
+def quietest_copies(calls: dict[str, Callable[[], list[float]]], repeats: int) -> dict[str, Reading]:
+    """Interleaved rounds: the mean over the copies of each one's quietest time; the spread is that of whole rounds.
+
+    A round lasts longer than the processor stays undisturbed on a contended machine; one matrix does not.
+    """
+    rounds: dict[str, list[list[float]]] = {name: [] for name in calls}
+    for lap in range(repeats + 1):
+        for name, call in calls.items():
+            times = call()
+            if lap:
+                rounds[name].append(times)
+    readings = {}
+    for name, laps in rounds.items():
+        quietest = sum(map(min, zip(*laps, strict=True)))
+        readings[name] = Reading(quietest / len(laps[0]), median(map(sum, laps)) / quietest - 1)
+    return readings
+
+
+def run_all(device: SoftGPU, launches: list[BoundLaunch]) -> Callable[[], None]:
     """A function that submits all of ``launches`` and waits."""
 
     def run() -> None:

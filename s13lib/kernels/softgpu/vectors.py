@@ -9,13 +9,14 @@ output) pair comes out the same in every kernel.
 """
 
 from llvmlite import ir
-from numba import from_dtype, types
+from numba import from_dtype, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 from s13lib.kernels.quantised import BLOCK, FORMATS
-from s13lib.kernels.softgpu.arithmetic import exact_device_function
+
+inlined = njit(error_model="numpy", forceinline=True)  # and no re-association
 
 LANES = 8
 BYTE, SHORT, INT, WORD = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64)
@@ -50,14 +51,18 @@ def _load(builder, start, offset, kind, count):
     return builder.load(builder.bitcast(pointer, ir.VectorType(kind, count).as_pointer()), align=1)
 
 
-def _scale(builder, block):
-    """The float16 at the start of a block, as float32. By integers: not every processor converts it.
+def _scale(context, builder, block, count):
+    """The float16 at the start of a block, as float32 in each of ``count`` lanes.
 
-    Its exponent and fraction are moved to where float32 has them; 2**112 makes up for the other exponent bias.
+    By the x86 instruction for it where there is one; else by integers: exponent and fraction are moved to where float32
+    has them, and 2**112 makes up for the other exponent bias. Both are exact.
     """
     half = builder.load(builder.bitcast(block, SHORT.as_pointer()), align=1)
+    if "+f16c" in context.codegen().magic_tuple()[-1]:
+        halves = builder.bitcast(_spread(builder, half, count), ir.VectorType(ir.HalfType(), count))
+        return builder.fpext(halves, ir.VectorType(FLOAT, count))
     moved = builder.and_(builder.shl(builder.sext(half, INT), INT(13)), INT(0x8FFFE000 - 2**32))
-    return builder.fmul(builder.bitcast(moved, FLOAT), FLOAT(2.0**112))
+    return _spread(builder, builder.fmul(builder.bitcast(moved, FLOAT), FLOAT(2.0**112)), count)
 
 
 def _integers_q8_0(builder, block):
@@ -93,7 +98,7 @@ def _sum_of_pairs(builder, a, b):
     return builder.add(even, odd)
 
 
-@exact_device_function
+@inlined
 def block_dot(weight_row, values, scales):
     """Σ d·s·Σ q·v over a row's blocks: weight_row (row_bytes,) of a format's bytes, values int16 (width,) and scales
     float32 (width / 32,) the activations' integers and scales. Nothing is checked.
@@ -101,7 +106,7 @@ def block_dot(weight_row, values, scales):
     return _block_dot(weight_row, values, scales)
 
 
-@exact_device_function
+@inlined
 def unpack_row(weight_row, out):
     """out (width,) = the weights that weight_row (row_bytes,) stands for, exact. Nothing is checked."""
     _unpack_row(weight_row, out)
@@ -129,9 +134,10 @@ def _block_dot(typing_context, weight_row, values, scales):
                 )
                 for i, q in enumerate(integers(builder, block))
             )
-            factor = builder.fmul(_scale(builder, block), builder.load(builder.gep(scale.data, [index])))
+            of_values = _spread(builder, builder.load(builder.gep(scale.data, [index])), LANES)
+            factor = builder.fmul(_scale(context, builder, block, LANES), of_values)
             products = builder.sitofp(builder.add(low, high), FLOATS)
-            more = builder.call(fma, [_spread(builder, factor, LANES), products, builder.load(total)])
+            more = builder.call(fma, [factor, products, builder.load(total)])
             builder.store(more, total)
 
         # Two sums in turn: a single one would have to wait for its own last addition.
@@ -160,7 +166,7 @@ def _unpack_row(typing_context, weight_row, out):
         (width,) = cgutils.unpack_tuple(builder, make_array(out)(context, builder, arguments[1]).shape)
         with cgutils.for_range(builder, builder.sdiv(width, WORD(BLOCK))) as loop:
             block = builder.gep(weight, [builder.mul(loop.index, WORD(block_bytes))])
-            scale = _spread(builder, _scale(builder, block), HALF_BLOCK)
+            scale = _scale(context, builder, block, HALF_BLOCK)
             for i, q in enumerate(integers(builder, block)):
                 first = builder.add(builder.mul(loop.index, WORD(BLOCK)), WORD(i * HALF_BLOCK))
                 place = builder.gep(builder.bitcast(target, FLOAT.as_pointer()), [first])

@@ -19,7 +19,8 @@ from s13lib.kernels.softgpu.arithmetic import device_function, dot
 from s13lib.kernels.softgpu.vectors import block_dot, unpack_row
 
 # Each function here that stands for several calls its chooser, so that the kernels' cache sees all that they depend on.
-by_format = {"jit_options": {"fastmath": FAST_MATH, "error_model": "numpy"}}
+# Inlined by force: a call for each (row, output) would cost half as much again as the dot product of a short row.
+by_format = {"jit_options": {"fastmath": FAST_MATH, "error_model": "numpy", "forceinline": True}}
 
 MOST = np.float32(32767)
 LEAST_LARGEST = np.float32(2.0**-100)
