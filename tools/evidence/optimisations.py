@@ -153,8 +153,8 @@ OPTIMISATIONS = [
             "has more to unpack: SmolLM2-135M gains {quantised.smollm2.q4_0.rate:ratio} with it, and "
             "{quantised.smollm2.q8_0.rate:ratio} with q8_0.",
             "权重都在缓存里时，起作用的是运算而不是字节。64 行时对比 float32：q8_0 {quantised.q8_0.b64:ratio}，q4_0 "
-            "{quantised.q4_0.b64:ratio}。q4_0 要读的字节大约是 q8_0 的一半，但解包更费事：SmolLM2-135M 用它快 "
-            "{quantised.smollm2.q4_0.rate:ratio}，用 q8_0 快 {quantised.smollm2.q8_0.rate:ratio}。",
+            "{quantised.q4_0.b64:ratio}。q4_0 要读的字节大约是 q8_0 的一半，但解包更费事：SmolLM2-135M 上对比 float32，"
+            "q4_0 是 {quantised.smollm2.q4_0.rate:ratio}，q8_0 是 {quantised.smollm2.q8_0.rate:ratio}。",
         ),
         Words(
             "A small matrix stays in cache between two repeats: with too few copies one measures arithmetic and calls "

@@ -65,6 +65,10 @@ NOT_YET = Words("not measured yet", "尚未测量")
 NOTHING_SHORT = Words("Every aim was met.", "目标全部达到。")
 SHORT = Words("{what} ({figure}, aim {aim})", "{what}（{figure}，目标 {aim}）")
 UNEXPLAINED = Words("not explained yet.", "尚未解释。")
+DISTURBED = Words(
+    "others held {share:.0%} of the processors meanwhile: to be measured again on a quiet machine.",
+    "测量期间其他进程占用了 {share:.0%} 的处理器：要在安静的机器上重测。",
+)
 NOTHING_MISSING = Words("Nothing: every claim has its figures.", "没有：每一项都有数字。")
 HOLDS = Words("**Must hold:** {} Asserted by {}.", "**必须成立：**{}由 {} 断言。")
 LOSES = Words("**Loses:** {}", "**会输：**{}")
@@ -202,17 +206,22 @@ def explanation(key: str) -> Words | None:
     return next((words for pattern, words in EXPLANATIONS.items() if fnmatchcase(key, pattern)), None)
 
 
+def reason(record: Record, each: Figure, language: str) -> str:
+    """Why a figure stays below its aim: as a measurement explains it, or since the machine was contended."""
+    if words := explanation(each.claim.key):
+        return record.fill(words(language))
+    run = record.runs[each.claim.group]
+    return DISTURBED(language).format(share=run.others_share) if run.quiet is False else UNEXPLAINED(language)
+
+
 def shortfalls(record: Record, language: str) -> list[str]:
     """Each missed aim with its explanation; those with the same one together."""
-    by_reason: dict[Words | None, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for each in record.fell_short():
         figure = f"{each.ratio:.2f}×" if each.claim.ratio_at_least is not None else shown(each.ours, each.claim.unit)
         line = SHORT(language).format(what=each.claim.text(language), figure=figure, aim=each.claim.aim)
-        by_reason.setdefault(explanation(each.claim.key), []).append(line)
-    lines = [
-        f"* {SEMICOLON(language).join(names)}{COLON(language)}{record.fill((reason or UNEXPLAINED)(language))}"
-        for reason, names in by_reason.items()
-    ]
+        by_reason.setdefault(reason(record, each, language), []).append(line)
+    lines = [f"* {SEMICOLON(language).join(names)}{COLON(language)}{why}" for why, names in by_reason.items()]
     return lines or [NOTHING_SHORT(language)]
 
 
