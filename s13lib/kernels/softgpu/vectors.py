@@ -80,7 +80,10 @@ def _integers_q4_0(builder, block):
 
 
 def _format_of(byte):
-    """How a byte's type says that its block is read: (bytes of a block, the function that gives its integers)."""
+    """How a byte's type says that its block is read: (bytes of a block, the function that gives its integers).
+
+    By name and not from a table: the kernels' cache follows names to what machine code depends on.
+    """
     if byte == Q8_0:
         return FORMATS["q8_0"].block_bytes, _integers_q8_0
     return FORMATS["q4_0"].block_bytes, _integers_q4_0
