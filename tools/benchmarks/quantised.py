@@ -55,11 +55,13 @@ def matrix_rows(device: SoftGPU, out: int, width: int, repeats: int) -> list[Row
     packed = {"f32": weight} | {form: quantise(weight, form) for form in FORMATS}
     copies = -(-CACHE_BYTES // min(each.nbytes for each in packed.values()))
     x, y = device.tensor(torch.randn(1, width)), device.empty((1, out))
-    buffer, every_row = device.empty((out, width)), device.tensor(torch.arange(out))
+    with device.side_by_side():
+        buffer, every_row = device.empty((out, width)), device.tensor(torch.arange(out))
 
     calls: dict[str, Callable[[], list[float]]] = {}
     for form, each in packed.items():
-        stored = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
+        with device.side_by_side():  # as a model's weights are
+            stored = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
         calls[form] = kernel_times(device, [[device.bind(in_format("linear", form), x, w, y)] for w in stored])
         if form != "f32":
             calls[f"{form} read"] = read_times([w.numpy().reshape(-1) for w in stored])
