@@ -21,7 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "llama-cpp-python==0.3.36"
 # Compiled for this very processor, as its users would; no OpenMP, since one thread is what is compared.
-CMAKE_ARGS = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF"
+CMAKE_ARGS = "-DGGML_NATIVE=ON -DGGML_OPENMP=OFF -DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF"
 ENVIRONMENT = ROOT / ".venv-llama"
 PYTHON = ENVIRONMENT / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 FTYPES = {"f32": 0, "q4_0": 2, "q8_0": 7}  # llama.cpp's numbers for whole files

@@ -63,7 +63,7 @@ sys.exit()
 
 
 def rows(quick: bool = False) -> list[Row]:
-    return [*import_rows(3 if quick else 5), *first_use_rows(), *load_rows(), *notebook_rows(quick)]
+    return [*import_rows(2 if quick else 3), *first_use_rows(), *load_rows(), *notebook_rows(quick)]
 
 
 def timed(code: str, **variables: str) -> tuple[float, float | None]:
@@ -99,13 +99,13 @@ def first_use_rows() -> list[Row]:
         with tempfile.TemporaryDirectory() as folder:
             cache = dict.fromkeys(("NUMBA_CACHE_DIR", "S13_CACHE_DIR", "XDG_CACHE_HOME"), folder)
             cold = row(f"waiting.{what}.cold", [timed(code, **cache)])
-            warm = row(f"waiting.{what}.warm", [timed(code, **cache) for _ in range(3)], cold.ours)
+            warm = row(f"waiting.{what}.warm", [timed(code, **cache) for _ in range(2)], cold.ours)
         result += [cold, warm]
     return result
 
 
 def load_rows() -> list[Row]:
-    result = [row("waiting.load.bard", [timed(LOAD.format(name="bard")) for _ in range(3)])]
+    result = [row("waiting.load.bard", [timed(LOAD.format(name="bard")) for _ in range(2)])]
     if (smollm2.models_folder() / smollm2.FILE).is_file():
         return [*result, row("waiting.load.smollm2", [timed(LOAD.format(name="smollm2"))])]
     return [*result, *missing(["waiting.load.smollm2"], "SmolLM2 is not there: python3 run.py smollm")]
