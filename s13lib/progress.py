@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextvars
 import shutil
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TextIO
 
 BAR_WIDTH = 24
 REDRAW_SECONDS = 0.1
+TICK_SECONDS = 1.0
 
 
 class Progress:
     """``with Progress("reading", total) as bar: bar.update(n)``.
 
-    ``total`` may be ``None`` (a count without a bar). Nothing is shown in the first 0.3 s, when ``stream`` is neither a
-    terminal nor a notebook's output, or with ``show=False``; nothing is left behind at the end.
+    ``total`` may be ``None`` (a count without a bar). Nothing is shown in the first ``after`` seconds, when ``stream``
+    is neither a terminal nor a notebook's output, or with ``show=False``; nothing is left behind at the end.
     """
 
     def __init__(
@@ -25,11 +30,12 @@ class Progress:
         unit: str = "",
         stream: TextIO | None = None,
         show: bool = True,
+        after: float = 0.3,
     ) -> None:
         self.label, self.total, self.unit = label, total, unit
         self.done = 0
         self._line = _line_for(stream if stream is not None else sys.stderr) if show else None
-        self._next_draw = time.monotonic() + 0.3
+        self._next_draw = time.monotonic() + after
 
     def __enter__(self) -> Progress:
         return self
@@ -51,6 +57,26 @@ class Progress:
         share = min(1.0, self.done / self.total)
         filled = round(BAR_WIDTH * share)
         return f"{self.label} [{'#' * filled}{'.' * (BAR_WIDTH - filled)}] {share:4.0%}"
+
+
+@contextmanager
+def elapsed(label: str) -> Iterator[None]:
+    """``with elapsed("compiling"): ...`` shows the seconds that passed, for work that cannot say how far it is."""
+    over = threading.Event()
+    with Progress(label, unit="s") as bar:
+
+        def tick() -> None:
+            while not over.wait(TICK_SECONDS):
+                bar.update()
+
+        # In a copy of this context, by which a notebook knows the cell that the display belongs to.
+        thread = threading.Thread(target=contextvars.copy_context().run, args=(tick,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 class _TerminalLine:

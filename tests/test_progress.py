@@ -1,6 +1,8 @@
 """The progress bar: on a terminal it draws over one line and leaves nothing; in a pipe it is silent."""
 
 import io
+import itertools
+import threading
 
 import pytest
 
@@ -30,6 +32,17 @@ def test_a_terminal_sees_the_share_and_an_empty_line_at_the_end(clock):
     drawn = stream.getvalue()
     assert drawn.startswith("\rreading [############............]  50%")
     assert drawn.endswith("\r" + " " * len("reading [############............]  50%") + "\r")
+
+
+def test_it_may_wait_longer_before_it_shows(clock):
+    stream = Terminal()
+    with Progress("measuring", 4, stream=stream, after=2.0) as bar:
+        for clock[0] in (1.0, 1.9):
+            bar.update()
+        assert stream.getvalue() == ""
+        clock[0] = 2.0
+        bar.update()
+        assert "75%" in stream.getvalue()
 
 
 def test_without_a_total_it_counts(clock):
@@ -78,3 +91,26 @@ def test_a_notebook_gets_a_display_that_is_updated_and_emptied(clock, monkeypatc
         bar.update()
     assert shown == ["reading [############............]  50%", "reading [########################] 100%", ""]
     assert stream.getvalue() == ""
+
+
+def test_seconds_pass_for_work_that_cannot_say_how_far_it_is(monkeypatch):
+    third = threading.Event()
+
+    class Watched(Terminal):
+        def write(self, text):
+            if text.startswith("\rcompiling 3 s"):
+                third.set()
+            return super().write(text)
+
+    clock = itertools.count()
+    monkeypatch.setattr(progress.sys, "stderr", Watched())
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.001)
+    with progress.elapsed("compiling"):
+        assert third.wait(10)
+    assert progress.sys.stderr.getvalue().endswith("\r")  # nothing is left behind
+
+
+def test_what_the_work_raises_comes_through():
+    with pytest.raises(ZeroDivisionError), progress.elapsed("dividing"):
+        raise ZeroDivisionError

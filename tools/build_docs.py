@@ -1,6 +1,7 @@
-"""Make the pictures and fill the generated blocks of READMEs and docs; ``--check`` fails when they are not up to date.
+"""Make pictures and the evidence page, and fill generated blocks; ``--check`` fails when one is not up to date.
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of theirs is typed by hand.
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of theirs is typed: what
+is modelled is computed here, what is measured comes from the benchmark suite's record, ``docs/evidence.json``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from s13lib.commands.fusion import stage_rows  # noqa: E402
 from s13lib.figures import Panel, timeline_svg  # noqa: E402
 from s13lib.grading.manifest import exercises  # noqa: E402
 from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline  # noqa: E402
+from tools.evidence.page import first_run_paragraph, measured_paragraph, page  # noqa: E402
+from tools.evidence.record import Record, RecordError  # noqa: E402
 from tools.lesson_pictures import PICTURES, WIDTH  # noqa: E402
 
 STEP = PRESETS["smollm2-360m-h100"]
@@ -174,8 +177,11 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "lessons": lessons_block,
     "held_out": held_out_block,
     "exercises": exercises_block,
+    "first_run": lambda language: first_run_paragraph(Record.read(), language),
+    "measured": lambda language: measured_paragraph(Record.read(), language),
 }
 PAGES = {"README.md": "en", "README.zh.md": "zh", "docs/instructors.md": "en", "docs/instructors.zh.md": "zh"}
+EVIDENCE = {"evidence.md": "en", "evidence.zh.md": "zh"}
 
 
 def outputs() -> dict[Path, str]:
@@ -184,6 +190,7 @@ def outputs() -> dict[Path, str]:
     made = {pictures / f"step-{language}.svg": picture(language) for language in TITLES}
     for number, (_, _, draw) in PICTURES.items():
         made |= {pictures / f"lesson-{number}-{language}.svg": draw(language) + "\n" for language in TITLES}
+    made |= {ROOT / "docs" / name: page(Record.read(), language) for name, language in EVIDENCE.items()}
     for name, language in PAGES.items():
         path = ROOT / name
         made[path] = re.sub(
@@ -197,7 +204,12 @@ def outputs() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     stale = []
-    for path, text in outputs().items():
+    try:
+        made = outputs()
+    except RecordError as error:
+        print(f"docs/evidence.json: {error}", file=sys.stderr)
+        return 1
+    for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             stale.append(path.relative_to(ROOT))
             if "--check" not in arguments:

@@ -18,7 +18,7 @@
 # * read a trace file and a vLLM log of your own.
 #
 # What is said about engines here was **read**, in their sources, their documentation and their issue trackers. It
-# was not measured by this course, and engines change: look it up in your version.
+# was not measured by this course, unless it says so, and engines change: look it up in your version.
 # %% [markdown] lang="zh"
 # # 生产环境
 #
@@ -33,27 +33,29 @@
 # * 输出出错时，挑出最能区分嫌疑对象的那个开关；
 # * 读懂自己的 trace 文件和自己的 vLLM 日志。
 #
-# 这一课关于引擎的说法都是**读来的**：来自它们的源码、文档和 issue，不是本课程实测的。引擎一直在变，
-# 请以你手里的版本为准。
+# 这一课关于引擎的说法都是**读来的**：来自它们的源码、文档和 issue，除非注明，都不是本课程实测的。引擎
+# 一直在变，请以你手里的版本为准。
 # %%
-import shutil
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from s13lib.buckets import best_layout, export, preset, read_traffic, row_cost
-from s13lib.device import F32, U8, Kernel, best_device
+from s13lib.device import best_device
 from s13lib.graphs import BucketedRunner, CacheAudit, GraphRunner
-from s13lib.model import Sequence
-from s13lib.model.checkpoints import load_checkpoint
+from s13lib.kernels.quantised import FORMATS, quantise
+from s13lib.model import Sequence, TextbookDecoder
+from s13lib.model.checkpoints import Checkpoint, load_checkpoint
 from s13lib.profiling import TraceReport, read_trace, telling_svg
 from s13lib.profiling.compare import TraceChange
+from s13lib.profiling.compiled import compilations, cpp_compiler, textbook_step
 from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.recorded import recorded_names, recorded_trace
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
+from s13lib.progress import elapsed
 from s13lib.simulator import chrome_trace
 from s13lib.widgets import language, pick, say, show_svg
 
@@ -208,84 +210,150 @@ for (stage, path), step in measured.items():
 # ## On a CPU: no launches, and fusion still pays
 #
 # llama.cpp on a CPU calls a function where a GPU needs a launch. So launches are not the reason to fuse there. The
-# reason is memory: weights are stored in about one byte each, and unpacking them into a buffer first writes that
-# buffer and reads it back.
+# reason is memory. A decode step reads every weight once, and does next to nothing with it. So store weights in fewer
+# bytes: in **blocks** of 32 small integers that share one float16 scale. The format q8_0 has 8 bits an integer, q4_0
+# has 4. A weight is scale times integer.
 #
-# **Predict:** a matrix in 8-bit blocks. Way A unpacks it into a float32 buffer and then multiplies. Way B unpacks
-# and multiplies in one pass. How many times more bytes does A move, and how many times longer does it take?
+# But a dot product wants floats. Way A unpacks the matrix into a float32 buffer, and then multiplies. Way B unpacks
+# in registers, inside the dot product: one fused kernel. This library's kernels read llama.cpp's formats byte for byte.
+#
+# **Predict:** how many times more bytes does A move than B, and how many times longer does it take?
 # %% [markdown] lang="zh"
 # ## 在 CPU 上：没有启动，融合照样划算
 #
-# 在 CPU 上，GPU 需要一次启动的地方，llama.cpp 只是调用一个函数。所以那里融合不是为了省启动，而是为了内存：
-# 权重每个大约只占一个字节；如果先解包到缓冲区，就得把缓冲区写一遍、再读一遍。
+# 在 CPU 上，GPU 需要一次启动的地方，llama.cpp 只是调用一个函数。所以那里融合不是为了省启动，而是为了内存。decode
+# 的每一步都要把所有权重读一遍，每个权重却几乎不做什么计算。那就用更少的字节来存：每 32 个小整数为一个**块**，共用
+# 一个 float16 的 scale。q8_0 的整数是 8 位，q4_0 是 4 位；权重 = scale × 整数。
 #
-# **先猜**：一个分块量化成 8 位的矩阵。做法 A 先解包成 float32 缓冲区，再做乘法；做法 B 一趟完成解包和乘法。A
-# 搬的字节是 B 的几倍？时间又是几倍？
+# 可是点积要的是浮点数。做法 A 先把整个矩阵解包成 float32 缓冲区，再做乘法；做法 B 在点积内部、在寄存器里解包，
+# 只用一个融合 kernel。本库的 kernel 读的就是 llama.cpp 的格式，一个字节都不差。
+#
+# **先猜**：A 搬的字节是 B 的几倍？时间又是几倍？
 # %%
-BLOCK, ROWS, COLUMNS = 32, 2048, 4096  # weights that share a scale; the matrix
-
-
-def dequantise(q: U8[2], scale: F32[2], out: F32[2]):
-    """Way A, first kernel: 8-bit weights become floats in memory."""
-    for row in range(q.shape[0]):
-        packed, unpacked = q[row], out[row]
-        for block in range(scale.shape[1]):
-            factor, first = scale[row, block], block * 32
-            for i in range(32):
-                unpacked[first + i] = factor * np.float32(np.int32(packed[first + i]) - 128)
-
-
-def quantised_dot(x: F32[1], q: U8[2], scale: F32[2], out: F32[1]):
-    """Way B: the float of a weight lives in a register, for one multiplication."""
-    for row in range(q.shape[0]):
-        total = np.float32(0)
-        for block in range(scale.shape[1]):
-            part = np.float32(0)
-            for i in range(32 * block, 32 * block + 32):
-                part += x[i] * np.float32(np.int32(q[row, i]) - 128)
-            total += scale[row, block] * part
-        out[row] = total
-
-
-launch_a = device.launcher(Kernel(dequantise, out=("out",)))
-launch_b = device.launcher(Kernel(quantised_dot, out=("out",)))
-
+ROWS, COLUMNS = 2048, 4096
 torch.manual_seed(0)
-x = device.tensor(torch.randn(COLUMNS))
-q = device.tensor(torch.randint(0, 256, (ROWS, COLUMNS)), dtype=torch.uint8)
-scale = device.tensor(torch.rand(ROWS, COLUMNS // BLOCK) / 100)
-buffer = device.empty((ROWS, COLUMNS))
-out_a, out_b = device.empty((1, ROWS)), device.empty(ROWS)
+weight = torch.randn(ROWS, COLUMNS)
+packed = {name: torch.from_numpy(quantise(weight.numpy(), name)) for name in FORMATS}
+block = packed["q8_0"][0, :34]
+print("q8_0:", block[:2].view(torch.float16).item(), "×", block[2:].view(torch.int8).tolist())
+
+x = device.tensor(torch.randn(1, COLUMNS))
+plain, q8_0, q4_0 = (device.tensor(each) for each in (weight, packed["q8_0"], packed["q4_0"]))
+buffer, every_row = device.empty((ROWS, COLUMNS)), device.tensor(torch.arange(ROWS))
+outs = {name: device.empty((1, ROWS)) for name in ("float32", "A", "B", "B4")}
 
 
 def way_a():
-    """Two kernels with a buffer in between."""
-    launch_a(q, scale, buffer)
-    device.kernels.linear(x[None], buffer, out_a)
+    """Two kernels with a buffer in between: the embedding kernel, asked for every row, unpacks the matrix."""
+    device.kernels.embedding_q8_0(every_row, q8_0, buffer)
+    device.kernels.linear(x, buffer, outs["A"])
 
 
-def way_b():
-    """One fused kernel."""
-    launch_b(x, q, scale, out_b)
-
-
-cpu = measure_steps(device, {"A": way_a, "B": way_b}, repeats=10, recorded=1)
+ways = {
+    "float32": lambda: device.kernels.linear(x, plain, outs["float32"]),
+    "A": way_a,
+    "B": lambda: device.kernels.linear_q8_0(x, q8_0, outs["B"]),
+    "B4": lambda: device.kernels.linear_q4_0(x, q4_0, outs["B4"]),
+}
+cpu = measure_steps(device, ways, repeats=10, recorded=1)
 # %%
-stored = q.numel() * q.element_size() + scale.numel() * scale.element_size()
-moved_b = stored
-moved_a = stored + 2 * buffer.numel() * buffer.element_size()  # written once, read once
-of_fp16 = stored / (2 * q.numel())  # against weights in 16 bits
+kinds = {
+    "float32": (pick("float32", "float32"), plain.nbytes),
+    "A": (pick("A: q8_0, buffer", "A：q8_0，缓冲区"), q8_0.nbytes + 2 * buffer.nbytes),  # written once, read once
+    "B": (pick("B: q8_0, fused", "B：q8_0，融合"), q8_0.nbytes),
+    "B4": (pick("B: q4_0, fused", "B：q4_0，融合"), q4_0.nbytes),
+}
 say(
-    f"Bytes: A moves {moved_a / 1e6:.1f} MB, B {moved_b / 1e6:.1f} MB: {moved_a / moved_b:.1f} times as many. (counted)\n"
-    f"Time: A {cpu['A'].step_us:,.0f} µs, B {cpu['B'].step_us:,.0f} µs: "
-    f"{cpu['A'].step_us / cpu['B'].step_us:.1f} times as long. (measured)\n"
+    "MB moved    µs      GB/s    error   (counted, measured; error against float32)",
+    " 搬的 MB    µs      GB/s     误差   （计数、实测；误差与 float32 相比）",
+)
+for key, (name, moved) in kinds.items():
+    error = (outs[key] - outs["float32"]).std() / outs["float32"].std()
+    print(f"{moved / 1e6:>8.1f} {cpu[key].step_us:>5,.0f} {moved / cpu[key].step_us / 1e3:>9.1f} {error:>8.1%}  {name}")
+of_fp16 = q8_0.nbytes / (2 * weight.numel())
+times = {key: cpu[key].step_us / cpu["B"].step_us for key in kinds}
+say(
+    f"A moves {kinds['A'][1] / kinds['B'][1]:.1f} times the bytes of B and takes {times['A']:.1f} times as long. "
+    f"B is {times['float32']:.1f} times as fast as float32.\n"
     f"Against weights in 16 bits, B reads {of_fp16:.0%} of the bytes. That is the halved traffic of which one reads.",
-    f"字节：A 搬 {moved_a / 1e6:.1f} MB，B 搬 {moved_b / 1e6:.1f} MB，A 是 B 的 {moved_a / moved_b:.1f} 倍。（计数）\n"
-    f"时间：A {cpu['A'].step_us:,.0f} µs，B {cpu['B'].step_us:,.0f} µs，A 是 B 的 "
-    f"{cpu['A'].step_us / cpu['B'].step_us:.1f} 倍。（实测）\n"
+    f"A 搬的字节是 B 的 {kinds['A'][1] / kinds['B'][1]:.1f} 倍，用时是 B 的 {times['A']:.1f} 倍。"
+    f"B 的速度是 float32 的 {times['float32']:.1f} 倍。\n"
     f"与 16 位的权重相比，B 只读 {of_fp16:.0%} 的字节：常说的“内存流量减半”就是这个意思。",
 )
-assert torch.allclose(out_a[0], out_b, rtol=1e-3, atol=1e-2)
+assert torch.allclose(outs["A"], outs["B"], atol=1e-3 * outs["A"].std())
+# %% [markdown] lang="en"
+# q4_0 moves about half the bytes of q8_0. Is it twice as fast? Look at the third column. One core can read only so
+# fast, and float32 shows about how fast. Where q8_0 comes near that, memory is its limit too. Where q4_0 stays behind,
+# its limit is arithmetic: 4-bit integers must be taken apart first. Then a faster memory would not help it; more cores
+# would.
+#
+# Now a whole model: the same fused stage 4 as before, one graph, with each weight matrix in q8_0. Two models. One has
+# the layer sizes of SmolLM2-135M, random weights, and more bytes than a cache holds. The other is bard.
+#
+# **Predict:** of 128 bytes a block, 34 are left. How much of the step's time is left, for each of the two?
+# %% [markdown] lang="zh"
+# q4_0 搬的字节约是 q8_0 的一半，速度是两倍吗？看第三列。单个核心读内存的速度有上限，float32 那一行大致就是这个上限。
+# q8_0 如果接近它，瓶颈就也是内存；q4_0 如果远远落后，瓶颈就是计算：4 位的整数要先拆开才能用。这时换更快的内存没有用，
+# 多用几个核心才行。
+#
+# 再看整个模型：还是前面那个融合到 stage 4 的一步，一张 graph，只是每个权重矩阵都换成 q8_0。模型有两个：一个的层和
+# SmolLM2-135M 一样大，权重是随机的，缓存装不下；另一个是 bard。
+#
+# **先猜**：每块 128 字节，现在只剩 34。两个模型每一步的时间各剩多少？
+# %%
+SIZES = {"hidden": 576, "ffn": 1536, "heads": 9, "kv_heads": 3, "head_dim": 64}  # SmolLM2-135M's
+config = replace(bard.config, layers=16, vocab=16384, tied=True, **SIZES)
+large = Checkpoint("large", config, TextbookDecoder(config).state_dict(), bard.tokenizer, None)
+
+models, replays = {}, {}
+for checkpoint in (large, bard):
+    for form in ("f32", "q8_0"):
+        model = checkpoint.model(4, device, form, max_rows=8, blocks=blocks_needed(1, CONTEXT))
+        runner = GraphRunner(model, 1)
+        runner.run(running_batch(model, 1, CONTEXT))
+        models[checkpoint.name, form], replays[checkpoint.name, form] = model, runner.graph.replay
+decoded = measure_steps(device, replays, repeats=15, recorded=1)
+
+say(
+    "model, weights  MB a token  µs a token   GB/s   (measured)",
+    "模型，权重      每 token MB  每 token µs  GB/s  （实测）",
+)
+for (name, form), step in decoded.items():
+    moved = models[name, form].weights.step_bytes
+    print(f"{name:<6} {form:<7} {moved / 1e6:>11.1f} {step.step_us:>11,.0f} {moved / step.step_us / 1e3:>6.1f}")
+gain = {name: decoded[name, "f32"].step_us / decoded[name, "q8_0"].step_us for name in ("large", "bard")}
+say(
+    f"q8_0 is {gain['large']:.1f} times as fast on the large model, {gain['bard']:.1f} times on bard.",
+    f"大模型上 q8_0 的速度是 f32 的 {gain['large']:.1f} 倍，bard 上是 {gain['bard']:.1f} 倍。",
+)
+# %% [markdown] lang="en"
+# bard gains little or nothing: its weights fit in the processor's cache, reading them was never the limit, and
+# unpacking costs a little. Fewer bytes help where bytes are the bottleneck, just as fewer launches help where launches
+# are. How SmolLM2 itself does here, and beside llama.cpp, was measured too: the project's page `docs/evidence.md` has
+# the table.
+#
+# And what did the rounding cost? Feed both bards the same text, and compare what they expect next.
+# %% [markdown] lang="zh"
+# bard 几乎不会变快，甚至会慢一点：它的权重装得进处理器的缓存，读权重本来就不是瓶颈，解包却要花一点时间。字节是瓶颈的
+# 地方，减字节才有用；正如启动是瓶颈的地方，减启动才有用。SmolLM2 本身在这里跑得怎样，和 llama.cpp 相比又怎样，也都
+# 测过：见项目的 `docs/evidence.zh.md`。
+#
+# 那么，舍入的代价呢？给两个 bard 喂同一段文字，比一比它们各自预测的下一个字符。
+# %%
+text = "O, she doth teach the torches to burn bright!"
+expected = {}
+for form in ("f32", "q8_0"):
+    model = bard.model(4, device, form, max_rows=8, blocks=4)
+    reader = Sequence(form)
+    expected[form] = torch.stack([model.prefill(reader, [token]) for token in bard.tokenizer.encode(text)])
+error = (expected["q8_0"] - expected["f32"]).abs().max()
+same = (expected["q8_0"].argmax(1) == expected["f32"].argmax(1)).sum()
+say(
+    f"Largest difference of a logit: {error:.2f}, where logits spread by {expected['f32'].std():.1f}. "
+    f"The same likeliest character at {same} of {len(text)} places. (measured)",
+    f"logit 的最大差值：{error:.2f}，而 logit 的标准差是 {expected['f32'].std():.1f}。"
+    f"{len(text)} 处里有 {same} 处最可能的字符相同。（实测）",
+)
 # %% [markdown] lang="en"
 # ## Which switch first?
 #
@@ -567,28 +635,30 @@ else:
 # ## Optional: let a compiler fuse
 #
 # `torch.compile` finds fusions by itself. The cell below compiles the norm of the textbook decoder together with the
-# residual add, and counts the kernels that Inductor wrote. On a CPU it needs a C++ compiler and up to a minute, so
-# it is off; set the flag to run it.
+# residual add, and counts the kernels that Inductor wrote. On a CPU it needs a C++ compiler. With the cell after it, it
+# takes a minute or two, so both are off; set the flag to run them.
 #
 # **Predict:** un-compiled, each arithmetic operation of the two is a kernel of its own. How many will Inductor write?
 # %% [markdown] lang="zh"
 # ## 选做：让编译器来融合
 #
 # `torch.compile` 会自己找可以融合的地方。下一格把教科书 decoder 里的 norm 和残差加法一起编译，数一数 Inductor
-# 写了几个 kernel。在 CPU 上它需要 C++ 编译器，最多花一分钟，所以默认关着；想跑就把开关改成 True。
+# 写了几个 kernel。在 CPU 上它需要 C++ 编译器。连同后面一格要花一两分钟，所以默认都关着；想跑就把开关改成 True。
 #
 # **先猜**：不编译时，其中每一次运算都是一个 kernel。Inductor 会写几个？
 # %%
-TRY_TORCH_COMPILE = False  # True: compile for up to a minute
+TRY_TORCH_COMPILE = False  # True: compile for a minute or two
 
-compiler = next((found for name in ("c++", "g++", "clang++", "cl") if (found := shutil.which(name))), None)
+skipped = None
 if not TRY_TORCH_COMPILE:
-    say("Skipped: TRY_TORCH_COMPILE is False.", "已跳过：TRY_TORCH_COMPILE 是 False。")
-elif compiler is None:
-    say(
+    skipped = pick("Skipped: TRY_TORCH_COMPILE is False.", "已跳过：TRY_TORCH_COMPILE 是 False。")
+elif cpp_compiler() is None:
+    skipped = pick(
         "Skipped: torch.compile needs a C++ compiler on a CPU, and none was found.",
         "已跳过：在 CPU 上 torch.compile 需要 C++ 编译器，而这里没有找到。",
     )
+if skipped:
+    print(skipped)
 else:
     from torch._inductor import metrics
 
@@ -601,13 +671,53 @@ else:
     inputs = torch.randn(2, 1, bard.config.hidden).unbind()
     metrics.reset()
     begun = time.perf_counter()
-    compiled = torch.compile(add_and_norm)(*inputs)
+    with elapsed("compiling"):
+        compiled = torch.compile(add_and_norm)(*inputs)
     seconds = time.perf_counter() - begun
     say(
         f"{metrics.generated_kernel_count} kernel(s), after {seconds:.0f} s of compiling; "
         f"largest difference {(compiled - add_and_norm(*inputs)).abs().max():.1e}. (measured)",
         f"编译 {seconds:.0f} 秒，得到 {metrics.generated_kernel_count} 个 kernel；"
         f"最大差值 {(compiled - add_and_norm(*inputs)).abs().max():.1e}。（实测）",
+    )
+# %% [markdown] lang="en"
+# Now the whole decode step, beside the fused step of this course as one graph. A compiler also has a price that a
+# benchmark hides: it compiles again when it meets a new size.
+#
+# **Predict:** the batch goes through 1, 2, … 12. How often does torch compile, by default, and with `dynamic=False`?
+# %% [markdown] lang="zh"
+# 再看完整的一步 decode，和本课程融合后用一张 graph 的那一步放在一起。编译器还有一项代价，跑分里看不到：遇到新的尺寸，
+# 它会重新编译。
+#
+# **先猜**：batch 依次取 1、2、……、12。默认情况下 torch 会编译几次？用 `dynamic=False` 呢？
+# %%
+if skipped:
+    print(skipped)
+else:
+    whole = textbook_step(bard, 1, CONTEXT, torch.compile)
+    begun = time.perf_counter()
+    with elapsed("compiling the whole step"):
+        whole()
+    seconds = time.perf_counter() - begun
+    ways = {
+        "PyTorch eager": textbook_step(bard, 1, CONTEXT),
+        "torch.compile": whole,
+        "stage 4, graph": steps[4, "graph"],
+    }
+    say(f"Compiled in {seconds:.0f} s. µs a step: (measured)", f"编译用了 {seconds:.0f} 秒。每步 µs：（实测）")
+    for name, step in measure_steps(device, ways, repeats=15, recorded=1).items():
+        print(f"{step.step_us:>8,.0f}  {name}")
+    met = [(n, CONTEXT) for n in range(1, 13)]
+    for dynamic in (None, False):
+        with elapsed("counting"):
+            count = compilations(bard, met, dynamic)
+        say(
+            f"12 batch sizes, dynamic={dynamic}: {count} compilations",
+            f"12 个 batch 大小，dynamic={dynamic}：编译 {count} 次",
+        )
+    say(
+        f"After {torch._dynamo.config.recompile_limit} of them torch gives up and runs eager.",
+        f"编译满 {torch._dynamo.config.recompile_limit} 次，torch 就不再编译，改跑 eager。",
     )
 # %% [markdown] lang="en"
 # ## Recap

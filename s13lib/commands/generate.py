@@ -4,6 +4,7 @@ example:
   s13 generate
   s13 generate --prompt "ROMEO." --tokens 300 --temperature 0.8 --stage 4
   s13 generate --model smollm2 --prompt "Once upon a time" --tokens 64
+  s13 generate --model smollm2 --weight-format q8_0
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 
 from s13lib.commands.output import number, print_json, whole
+from s13lib.kernels.quantised import F32_FORMAT, FORMATS
 from s13lib.model import Generation, Sampling, generate
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
 
@@ -27,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--prompt", metavar="TEXT", help="what to continue (default: one that suits the model)")
     add("--tokens", type=whole, default=200, metavar="N", help="most tokens to make (default 200)")
     add("--stage", type=whole, default=DEFAULT_STAGE, metavar="N", help="kernels a layer: 15, 11, 9, 7, 5 or 4")
+    formats = ", ".join((F32_FORMAT, *FORMATS))
+    add("--weight-format", default=F32_FORMAT, metavar="NAME", help=f"one of {formats} (default {F32_FORMAT})")
     add("--temperature", type=number, metavar="T", help="0 is greedy (default: bard 0.8, smollm2 0)")
     add("--top-k", type=whole, metavar="K", help="keep the K likeliest tokens")
     add("--seed", type=whole, default=0, metavar="N", help="of the sampling (default 0)")
@@ -44,7 +48,12 @@ def run(arguments: argparse.Namespace) -> int:
     tokens = checkpoint.tokenizer.encode(prompt)
     block_size = 16
     blocks = max(1, -(-(len(tokens) + max(arguments.tokens, 0)) // block_size))
-    model = checkpoint.model(arguments.stage, blocks=min(blocks, 4096), block_size=block_size)
+    model = checkpoint.model(
+        arguments.stage,
+        weight_format=arguments.weight_format,
+        blocks=min(blocks, 4096),
+        block_size=block_size,
+    )
 
     shown = ""
 
@@ -69,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
                 "device": model.device.banner(),
                 "model": checkpoint.name,
                 "stage": model.stage,
+                "weight_format": arguments.weight_format,
                 "prompt": prompt,
                 "text": checkpoint.tokenizer.decode(made),
                 "tokens": made,
@@ -78,5 +88,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         print(f"\n\n{len(made)} tokens in {seconds:.2f} s: {len(made) / seconds:,.0f} a second, prefill included.")
-        print(f"Measured: {checkpoint.name}, {model.stage} kernels a layer, eager, on {model.device.banner()}.")
+        weights = f"{model.stage} kernels a layer, weights in {arguments.weight_format}"
+        print(f"Measured: {checkpoint.name}, {weights}, eager, on {model.device.banner()}.")
     return 0

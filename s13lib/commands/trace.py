@@ -17,6 +17,7 @@ from s13lib.errors import InputError, look_up
 from s13lib.figures.svg import format_us
 from s13lib.figures.timeline import LABELS
 from s13lib.profiling import REASONS, IdleGap, TraceChange, TraceReport, Verdict, read_trace, telling_svg
+from s13lib.progress import elapsed
 
 LONGEST_GAPS = 10  # in JSON; the text shows half of them
 WIDTH, MARGIN = 110, 17  # characters of a line, and before a value
@@ -45,15 +46,17 @@ def run(arguments: argparse.Namespace) -> int:
     def picture() -> str:
         return telling_svg(reports, arguments.language)
 
-    written = write_files([(arguments.svg, "--svg", picture)])
-    if arguments.against is not None:
-        change = TraceChange(*reports)
-        print_json(change_as_json(change)) if arguments.json else print(change_as_text(change))
+    with elapsed("analysing"):  # takes seconds for hundreds of thousands of events
+        written = write_files([(arguments.svg, "--svg", picture)])
+        if arguments.against is not None:
+            change = TraceChange(*reports)
+            result = change_as_json(change) if arguments.json else change_as_text(change)
+        else:
+            result = as_json(reports[0]) if arguments.json else as_text(reports[0])
+    if arguments.json:
+        print_json(result)
     else:
-        print_json(as_json(reports[0])) if arguments.json else print(as_text(reports[0]))
-    if not arguments.json:
-        for name in written:
-            print(f"wrote {name}")
+        print(result, *(f"wrote {name}" for name in written), sep="\n")
     return 0
 
 

@@ -73,12 +73,12 @@ class Kernel:
         python_function: Callable,
         out: Iterable[str] | None = None,
         checked: bool = False,
-        shapes: str | None = None,
+        shapes: str | ShapeRule = "",
     ) -> None:
         self.python_function = python_function
         self.name: str = python_function.__name__
         self.parameters = _parameters(python_function, out)
-        self.shapes = ShapeRule.parse(shapes or "")
+        self.shapes = ShapeRule.parse(shapes) if isinstance(shapes, str) else shapes
         self.shapes.check_against(self.name, {p.name: p.type.rank for p in self.parameters if p.is_array})
         self.__doc__ = python_function.__doc__
         self._options = {
@@ -115,7 +115,7 @@ class Kernel:
 
 
 def kernel(
-    function: Callable | None = None, *, out: Iterable[str] | None = None, shapes: str | None = None
+    function: Callable | None = None, *, out: Iterable[str] | None = None, shapes: str = ""
 ) -> Kernel | Callable:
     """Register a built-in kernel: ``@kernel`` or ``@kernel(out=("out",), shapes="x[n] out[n]")``.
 

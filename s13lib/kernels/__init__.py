@@ -2,7 +2,7 @@
 
 Both have the same names and the same arguments in the same order, and write into out-parameters, which follow the
 tensors that they are made from. Importing this package is cheap: it imports neither. ``bounds`` says how far a float32
-kernel may be from the float64 reference.
+kernel may be from the float64 reference; ``quantised`` holds the formats of weights in less than 32 bits.
 """
 
 UNFUSED = (
@@ -35,6 +35,26 @@ FUSED = (
 """Several operations in one launch; the name says which, in order."""
 
 NAMES = UNFUSED + FUSED
+
+MATRIX_KERNELS = (
+    "embedding",
+    "linear",
+    "linear_add",
+    "linear_silu_mul",
+    "linear_qkv",
+    "gate_up_silu_mul",
+    "rms_norm_qkv",
+    "rms_norm_gate_up_silu_mul",
+    "rms_norm_qkv_rope_append",
+    "attention_linear_add",
+)
+"""Those whose ``weight`` is a matrix: on SoftGPU each exists for every format of ``quantised.FORMATS`` as well."""
+
+
+def in_format(name: str, weight_format: str) -> str:
+    """The name of kernel ``name`` for weights in ``weight_format``: its own for "f32" or if it reads no matrix."""
+    return name if weight_format == "f32" or name not in MATRIX_KERNELS else f"{name}_{weight_format}"
+
 
 KERNEL_FOR = {
     ("embedding",): "embedding",

@@ -79,6 +79,17 @@ def linear(x: Bounded, weight: Bounded, roundings: int | None = None) -> Bounded
     return Bounded(x.value @ weight.value.mT, spread + rounded)
 
 
+def sixteen_bit(x: Bounded) -> Bounded:
+    """Activations rounded to 16-bit integers, a scale a block of 32, as they are before they meet quantised weights.
+
+    The scale is largest / 32767, so half a step is largest / 65534; the reciprocal, the product before the rounding and
+    the scale itself err by 3 roundings of at most ``largest``, which 4 u cover. Below 2**−100 the scale is fixed.
+    """
+    largest = x.reach.unflatten(-1, (-1, 32)).amax(-1, keepdim=True).clamp(min=2.0**-100)
+    rounded = (largest * (1 / 65534 + 4 * UNIT)).expand(*largest.shape[:-1], 32).flatten(-2)
+    return Bounded(x.value, x.error + rounded)
+
+
 def rms_norm(x: Bounded, weight: Bounded, eps: float) -> Bounded:
     """Relative roundings: mean of squares n + 2, plus eps 2, all halved by the root; root, reciprocal, two products 4.
 

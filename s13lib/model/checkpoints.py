@@ -51,10 +51,15 @@ class Checkpoint:
     tokenizer: Tokenizer
     end: int | None
 
-    def model(self, stage: int = 15, device: SoftGPU | None = None, **options: object) -> DecoderModel:
-        """The decoder at a fusion stage; ``options`` are those of ``DecoderModel``."""
+    def model(
+        self, stage: int = 15, device: SoftGPU | None = None, weight_format: str = "f32", **options: object
+    ) -> DecoderModel:
+        """The decoder at a fusion stage, its weights float32 or quantised (q8_0, q4_0) from what was stored.
+
+        ``options`` are those of ``DecoderModel``.
+        """
         device = device if device is not None else best_device()
-        weights = DecoderWeights.from_state_dict(self.config, self.state, device)
+        weights = DecoderWeights.from_state_dict(self.config, self.state, device, weight_format=weight_format)
         return DecoderModel(self.config, weights, stage, device, **options)
 
     def textbook(self) -> TextbookDecoder:

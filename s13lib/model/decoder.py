@@ -10,12 +10,15 @@ from torch import Tensor
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
 from s13lib.device import DeviceError, SoftGPU, best_device, prepare
 from s13lib.device.kernel import REGISTRY
+from s13lib.device.launch import Namespace
 from s13lib.errors import InputError, require
+from s13lib.kernels import in_format
 from s13lib.kernels.textbook import DecoderConfig, rope_tables
 from s13lib.model.batch import DecodeBatch
 from s13lib.model.cache import PagedKVCache, Sequence
 from s13lib.model.stages import LAYERS, final_norm, kernels_of, shared
 from s13lib.model.weights import DecoderWeights
+from s13lib.progress import Progress
 
 
 class DecoderModel:
@@ -45,7 +48,7 @@ class DecoderModel:
         require(isinstance(max_rows, int) and max_rows >= 1, "max_rows", max_rows, "a whole number of at least 1")
         self.config, self.stage, self.max_rows = config, stage, max_rows
         self.device = device if device is not None else best_device()
-        prepare(REGISTRY[name] for name in kernels_of(stage))
+        prepare(REGISTRY[name] for name in kernels_of(stage, weights.layer_format, weights.head_format))
         if blocks is None:
             blocks = min(8 * -(-config.max_context // block_size), 4096)
         self.cache = PagedKVCache(config, self.device, blocks, block_size)
@@ -67,6 +70,8 @@ class DecoderModel:
     @weights.setter
     def weights(self, weights: DecoderWeights) -> None:
         self._weights = weights
+        self._layer_kernels = KernelsFor(self.device.kernels, weights.layer_format)
+        self._head_kernels = KernelsFor(self.device.kernels, weights.head_format)
         self.weights_generation += 1
 
     def launch_step(
@@ -80,16 +85,17 @@ class DecoderModel:
             buffers: for the intermediates; default new ones. Inside a capture those belong to the graph's pool.
             last_only: compute the logits of the last row alone, as prefill needs.
         """
-        k, b = self.device.kernels, buffers or StepBuffers(self.device, self.config, inputs.rows)
+        b = buffers or StepBuffers(self.device, self.config, inputs.rows)
+        k, head = self._layer_kernels, self._head_kernels
         m = shared(self.config, self._cos, self._sin, inputs)
         layer = LAYERS[self.stage]
-        k.embedding(inputs.input_ids, self.weights.embedding, b.x)
+        head.embedding(inputs.input_ids, self.weights.embedding, b.x)
         for number, weights in enumerate(self.weights.layers):
             layer(k, m, weights, self.cache.k[number], self.cache.v[number], b, number == 0)
         if last_only:
             b = b.last()
         final_norm(k, m, self.weights.final_norm, b, self.stage)
-        k.linear(b.normed, self.weights.lm_head, logits)
+        head.linear(b.normed, self.weights.lm_head, logits)
 
     def forward(self, batch: DecodeBatch, last_only: bool = False) -> Tensor:
         """Run one eager step and return a copy of its logits, (rows, vocab), or (1, vocab) with ``last_only``.
@@ -119,10 +125,12 @@ class DecoderModel:
         start = sequence.length
         self.cache.extend(sequence, len(tokens))
         try:
-            for first in range(0, len(tokens), self.max_rows):
-                piece = tokens[first : first + self.max_rows]
-                rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
-                logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+            with Progress("reading the prompt", len(tokens)) as bar:
+                for first in range(0, len(tokens), self.max_rows):
+                    piece = tokens[first : first + self.max_rows]
+                    rows = [(token, sequence, start + first + i) for i, token in enumerate(piece)]
+                    logits = self.forward(DecodeBatch.of(self.cache, rows), last_only=True)
+                    bar.update(len(piece))
         except DeviceError:
             self.cache.shrink(sequence, len(tokens))  # what was not computed is not held
             raise
@@ -153,6 +161,18 @@ class DecoderModel:
                 self.cache.shrink(sequence, 1)
             raise
         return DecodeBatch.of(self.cache, [(t, s, s.length - 1) for t, s in zip(tokens, sequences, strict=True)])
+
+
+class KernelsFor:
+    """``device.kernels`` for weights of one format: ``linear`` is ``linear_q8_0`` here, if they are in q8_0."""
+
+    def __init__(self, kernels: Namespace, weight_format: str) -> None:
+        self._kernels, self._format = kernels, weight_format
+
+    def __getattr__(self, name: str) -> Callable:
+        launch = getattr(self._kernels, in_format(name, self._format))
+        setattr(self, name, launch)
+        return launch
 
 
 class StepBuffers:

@@ -88,6 +88,7 @@ def generate(
         scheduler.submit(request, tokens)
 
     def accept(request: Generation, logits: Tensor) -> None:
+        bar.update()
         token = sampling.choose(logits, request.stream)
         if token == end:
             scheduler.stop(request)
@@ -113,7 +114,6 @@ def generate(
                     batch = model.next_batch([r.sequence for r in running], [r.tokens[-1] for r in running])
                     for request, logits in zip(running, step(batch), strict=True):
                         accept(request, logits)
-                bar.update(len(running) + len(fresh))
                 if scheduler.batch_size:
                     for request in scheduler.advance():
                         leave(request)

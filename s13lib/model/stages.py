@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from s13lib.kernels import in_format
+
 
 def layer_15(k, m, w, k_cache, v_cache, b, first: bool) -> None:
     """Nothing is fused."""
@@ -123,14 +125,15 @@ def final_norm(k, m, norm, b, stage: int) -> None:
         k.rms_norm(b.x, norm, m.eps, b.normed)
 
 
-def kernels_of(stage: int) -> list[str]:
+def kernels_of(stage: int, layer_format: str = "f32", head_format: str = "f32") -> list[str]:
     """The names of the kernels that a step at ``stage`` launches, each once: to compile them beforehand."""
-    names = ["embedding", "linear"]
+    names: list[str] = []
     recorder, anything = _Recorder(names), _Anything()
     for first in (True, False):
         LAYERS[stage](recorder, anything, anything, anything, anything, anything, first)
     final_norm(recorder, anything, anything, anything, stage)
-    return list(dict.fromkeys(names))
+    names = [in_format(name, layer_format) for name in names]
+    return list(dict.fromkeys([in_format(name, head_format) for name in ("embedding", "linear")] + names))
 
 
 class _Recorder:

@@ -1,4 +1,7 @@
-"""Weights on a device, packed as the kernels read them, from a state dict under Hugging Face's names."""
+"""Weights on a device, packed as the kernels read them, from a state dict under Hugging Face's names.
+
+Matrices are float32, or quantised: then they are packed rows (``s13lib.kernels.quantised``), uint8 (out, row_bytes).
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,18 @@ import torch
 from torch import Tensor
 
 from s13lib.device import SoftGPU
-from s13lib.errors import InputError
+from s13lib.errors import InputError, require
+from s13lib.kernels.quantised import F32_FORMAT, FORMATS, HEAD_FORMAT, quantise
 from s13lib.kernels.textbook import DecoderConfig
 from s13lib.progress import Progress
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer, float32. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
+    """One layer. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
 
-    Shapes: norm, norm_2 (hidden,); qkv (q_width + 2·kv_width, hidden); o (hidden, q_width); gate_up (2·ffn, hidden);
-    down (hidden, ffn).
+    Shapes, in weights: norm, norm_2 (hidden,); qkv (q_width + 2·kv_width, hidden); o (hidden, q_width);
+    gate_up (2·ffn, hidden); down (hidden, ffn).
     """
 
     norm: Tensor
@@ -37,21 +41,41 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """All weights, float32: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,)."""
+    """All weights: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,).
+
+    ``layer_format`` is that of the layers' matrices, ``head_format`` that of embedding and head; norms are float32.
+    """
 
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
     final_norm: Tensor
     lm_head: Tensor
+    layer_format: str = F32_FORMAT
+    head_format: str = F32_FORMAT
 
     @classmethod
     def from_state_dict(
-        cls, config: DecoderConfig, state: Mapping[str, Tensor], device: SoftGPU, progress: bool = True
+        cls,
+        config: DecoderConfig,
+        state: Mapping[str, Tensor],
+        device: SoftGPU,
+        progress: bool = True,
+        weight_format: str = F32_FORMAT,
     ) -> DecoderWeights:
-        """Copy weights to ``device``. A missing tensor or one of another shape is an ``InputError``."""
+        """Copy weights to ``device``, with every matrix in ``weight_format``: f32, q8_0 or q4_0.
+
+        With q4_0 the embedding, which is also the head if they are tied, is q8_0: one rounding to 4 bits there costs
+        every token.
+
+        Raises:
+            InputError: a missing tensor or one of another shape; a width that is no multiple of the format's 32.
+        """
+        formats = (F32_FORMAT, *FORMATS)
+        require(weight_format in formats, "weight_format", weight_format, f"one of {', '.join(formats)}")
+        head_format = F32_FORMAT if weight_format == F32_FORMAT else HEAD_FORMAT
         q_width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
 
-        def put(name: str, parts: list[str], width: int, heights: list[int]) -> Tensor:
+        def put(name: str, parts: list[str], width: int, heights: list[int], form: str = weight_format) -> Tensor:
             tensors = []
             for part, height in zip(parts, heights, strict=True):
                 expected = (height, width) if width else (height,)
@@ -60,11 +84,14 @@ class DecoderWeights:
                 if tuple(state[part].shape) != expected:
                     raise InputError(f"weights: {part} has shape {tuple(state[part].shape)}: must be {expected}.")
                 tensors.append(state[part].to(torch.float32))
-            return device.tensor(torch.cat(tensors), name=name)
+            whole = torch.cat(tensors)
+            if width and form != F32_FORMAT:
+                whole = torch.from_numpy(quantise(whole.numpy(), form))
+            return device.tensor(whole, name=name)
 
         layers = []
-        with Progress("loading weights", config.layers, show=progress) as bar:
-            embedding = put("embedding", ["model.embed_tokens.weight"], config.hidden, [config.vocab])
+        with Progress("loading weights", config.layers, show=progress) as bar, device.side_by_side():
+            embedding = put("embedding", ["model.embed_tokens.weight"], config.hidden, [config.vocab], head_format)
             for number in range(config.layers):
                 at, short = f"model.layers.{number}.", f"layer.{number}."
                 projections = [f"{at}self_attn.{which}_proj.weight" for which in "qkv"]
@@ -90,5 +117,14 @@ class DecoderWeights:
                 )
                 bar.update()
             final_norm = put("final_norm", ["model.norm.weight"], 0, [config.hidden])
-            head = embedding if config.tied else put("lm_head", ["lm_head.weight"], config.hidden, [config.vocab])
-        return cls(embedding, tuple(layers), final_norm, head)
+            head = embedding
+            if not config.tied:
+                head = put("lm_head", ["lm_head.weight"], config.hidden, [config.vocab], head_format)
+        return cls(embedding, tuple(layers), final_norm, head, weight_format, head_format)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of weights that a decode step reads: all but the embedding, of which it reads a row for each token."""
+        read = [self.final_norm, self.lm_head]
+        read += [t for w in self.layers for t in (w.norm, w.qkv, w.o, w.norm_2, w.gate_up, w.down)]
+        return sum(t.numel() * t.element_size() for t in read)

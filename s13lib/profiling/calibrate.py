@@ -18,7 +18,6 @@ from s13lib.model.checkpoints import Checkpoint
 from s13lib.profiling.calibration import FLOAT32, LINEAR, Calibration, Prediction, fit_launches
 from s13lib.profiling.measure import MeasuredStep, measure_steps
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
-from s13lib.progress import Progress
 from s13lib.simulator import Kernel, ModelShape, Workload, launch_times, step_kernels
 
 BATCHES = (1, 4, 16)  # measured for the calibration; predictions are checked at others too
@@ -56,10 +55,7 @@ def calibrate(
         steps["graph", batch] = runner.graph.replay
     for nodes in REPLAY_NODES:
         steps["trivial", nodes] = _trivial_graph(device, nodes).replay
-    with Progress("calibrating", 100) as bar:
-        found = measure_steps(
-            device, steps, repeats, repeats, seconds, lambda share: bar.update(round(100 * share) - bar.done)
-        )
+    found = measure_steps(device, steps, repeats, repeats, seconds, label="calibrating")
     eager = found["eager", 1]
     base, argument, spread = _launch_costs(eager, shape, context)
     return Calibration(
@@ -236,10 +232,7 @@ def prediction_grid(
         runner = GraphRunner(model, batch)
         runner.run(inputs)
         steps[batch, stage, True] = runner.graph.replay
-    with Progress("measuring", 100) as bar:
-        found = measure_steps(
-            device, steps, repeats, 10, seconds, lambda share: bar.update(round(100 * share) - bar.done)
-        )
+    found = measure_steps(device, steps, repeats, 10, seconds)
     cells = [
         Cell(*key, step, calibration.step(shape, key[1], Workload.decode(key[0], context), key[2], counts))
         for key, step in found.items()

@@ -14,9 +14,12 @@ from typing import TypeVar
 
 from s13lib.device import SoftGPU
 from s13lib.errors import require
+from s13lib.progress import Progress
 from s13lib.simulator.timeline import Timeline
 
 K = TypeVar("K")
+
+BAR_AFTER_SECONDS = 2.0
 
 NOISY = 0.15  # the median of the repeats so far above the quietest: other work took the processors from some of them
 
@@ -84,7 +87,7 @@ def measure_steps(
     repeats: int = 40,
     recorded: int = 10,
     seconds: float = 0.0,
-    on_round: Callable[[float], None] = lambda share: None,
+    label: str = "measuring",
 ) -> dict[K, MeasuredStep]:
     """Measure each of ``steps``, functions that launch a step and return without waiting.
 
@@ -94,7 +97,7 @@ def measure_steps(
         repeats: timed rounds, after one that is not counted; more if ``seconds`` have not passed by then.
         recorded: how many of the rounds also record a timeline, at least 1, spread over the others.
         seconds: go on for at least so long: a machine's slow phases may last for seconds.
-        on_round: called after each round with the share of the work that is done, 0 to 1.
+        label: of the progress bar, which appears only after seconds: to draw it takes time from the host.
     """
     for name, value in (("repeats", repeats), ("recorded", recorded)):
         require(isinstance(value, int) and value >= 1, name, value, "a whole number of at least 1")
@@ -102,26 +105,27 @@ def measure_steps(
     quietest: dict[K, Timeline] = {}
     every = max(1, repeats // recorded)
     begin, lap = time.monotonic(), 0
-    while lap <= repeats or time.monotonic() - begin < seconds:
-        for name, launch in steps.items():
-            launch()  # once unwatched: the device is awake then, and the caches hold what this step needs
-            device.synchronize()
-            start = time.perf_counter_ns()
-            launch()
-            launched = time.perf_counter_ns()
-            device.synchronize()
-            end = time.perf_counter_ns()
-            if lap:
-                times[name].append(((end - start) / 1e3, (launched - start) / 1e3))
-            if lap % every == 0:
-                with device.record() as recording:
-                    launch()
-                timeline = recording.timeline
-                if name not in quietest or disturbance_us(timeline) < disturbance_us(quietest[name]):
-                    quietest[name] = timeline
-        lap += 1
-        passed = (time.monotonic() - begin) / seconds if seconds else 1.0
-        on_round(min(1.0, lap / (repeats + 1), passed))
+    with Progress(label, 100, after=BAR_AFTER_SECONDS) as bar:
+        while lap <= repeats or time.monotonic() - begin < seconds:
+            for name, launch in steps.items():
+                launch()  # once unwatched: the device is awake then, and the caches hold what this step needs
+                device.synchronize()
+                start = time.perf_counter_ns()
+                launch()
+                launched = time.perf_counter_ns()
+                device.synchronize()
+                end = time.perf_counter_ns()
+                if lap:
+                    times[name].append(((end - start) / 1e3, (launched - start) / 1e3))
+                if lap % every == 0:
+                    with device.record() as recording:
+                        launch()
+                    timeline = recording.timeline
+                    if name not in quietest or disturbance_us(timeline) < disturbance_us(quietest[name]):
+                        quietest[name] = timeline
+            lap += 1
+            passed = (time.monotonic() - begin) / seconds if seconds else 1.0
+            bar.update(round(100 * min(1.0, lap / (repeats + 1), passed)) - bar.done)
     return {
         name: MeasuredStep(
             *min(times[name]),

@@ -70,7 +70,13 @@ def test_generate_continues_the_prompt_and_is_seeded(s13):
     assert json.loads(s13(*arguments, "--stage", 15, "--json").out)["text"] == first["text"]
     out = s13(*arguments).out
     assert out.startswith("JULIET.\n" + first["text"])
-    assert "Measured: bard, 4 kernels a layer, eager, on SoftGPU" in out
+    assert "Measured: bard, 4 kernels a layer, weights in f32, eager, on SoftGPU" in out
+
+
+def test_generate_with_quantised_weights(s13):
+    out = s13("generate", "--prompt", "JULIET.\n", "--tokens", 20, "--temperature", 0, "--weight-format", "q8_0").out
+    assert out.startswith("JULIET.\nWhat shall I see the")
+    assert "weights in q8_0, eager" in out
 
 
 def test_every_json_key_is_documented(s13):
@@ -107,6 +113,7 @@ def test_every_json_key_is_documented(s13):
         ("--repeats is 0", ("decode", "--repeats", "0")),
         ("--policy: unknown name 'nave'; did you mean naive or stale?", ("padding", "--policy", "nave")),
         ("--requests is 0: must be 1 to 1000", ("padding", "--requests", "0")),
+        ("weight_format is 'int8': must be one of f32, q8_0, q4_0", ("generate", "--weight-format", "int8")),
         ("model: unknown name 'gpt'", ("generate", "--model", "gpt")),
         ("is not in the model's vocabulary", ("generate", "--prompt", "日")),
         ("must be at least one token", ("generate", "--prompt", "")),

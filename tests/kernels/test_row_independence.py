@@ -77,3 +77,34 @@ def test_other_blocks_for_the_same_tokens_change_no_bit(make_case, bits, name):
         moved.arguments["slot_mapping"] = to[slot // 16] * 16 + slot % 16
     assert case.run() == moved.run() == 0
     assert bits(case.arguments["out"]) == bits(moved.arguments["out"])
+
+
+def _placed(case, before, after):
+    """The same with tensor ``before`` right in front of tensor ``after`` in memory, and the others where they are."""
+    moved = case.copy()
+    first, second = case.arguments[before], case.arguments[after]
+    memory = torch.empty(first.nbytes + second.nbytes + 64, dtype=torch.uint8)
+    start = -(memory.data_ptr() + first.nbytes) % 64  # so that ``after`` is aligned, as all tensors of a device are
+    for name, tensor, at in ((before, first, start), (after, second, start + first.nbytes)):
+        moved.arguments[name] = memory[at : at + tensor.nbytes].view(tensor.dtype).view(tensor.shape).copy_(tensor)
+    return moved
+
+
+@pytest.mark.parametrize("sizes", [{"head_dim": 10, "hidden": 24, "width": 20}, {"head_dim": 16, "hidden": 40}])
+@pytest.mark.parametrize("name", NAMES)
+def test_where_a_tensor_lies_changes_no_bit(make_case, bits, name, sizes):
+    """A loop has code with vectors and without; which of them runs depends on how near to each other its arrays are.
+
+    An output just behind a norm's weight once gave its first row by the other one, with products in another order.
+    """
+    case = make_case(name, seed=4, rows=5, contexts=[1, 2, 15, 16, 30], **sizes)
+    apart = case.copy()
+    assert apart.run() == 0
+    tensors = [p for p, t in case.arguments.items() if isinstance(t, torch.Tensor) and t.is_floating_point()]
+    for after in case.outputs:
+        for before in tensors:
+            if before != after:
+                together = _placed(case, before, after)
+                assert together.run() == 0
+                for p, computed in together.outputs.items():
+                    assert bits(computed) == bits(apart.arguments[p]), (p, before, after)

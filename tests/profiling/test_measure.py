@@ -8,6 +8,7 @@ import pytest
 from s13lib.errors import InputError
 from s13lib.profiling import measure
 from s13lib.profiling.measure import MeasuredStep, disturbance_us, measure_steps
+from s13lib.progress import Progress
 from s13lib.simulator import Span, Timeline
 
 
@@ -54,13 +55,19 @@ def test_the_quietest_repeat_and_the_quietest_recording_are_kept(monkeypatch):
         a=repeats([10, 80, 60, 90, 70], [99, 50, 40, 45, 60]),  # the first round's time does not count
         b=repeats([500, 300, 200, 200, 100], [300, 300, 300, 300, 200]),
     )
-    shares = []
-    found = measure_steps(device, device.steps, repeats=4, recorded=4, on_round=shares.append)
+    shown, count = [], Progress.update
+
+    def update(bar, amount):
+        count(bar, amount)
+        shown.append((bar.label, bar.done))
+
+    monkeypatch.setattr(Progress, "update", update)
+    found = measure_steps(device, device.steps, repeats=4, recorded=4, label="a label")
     a, b = found["a"], found["b"]
     assert (a.step_us, a.host_us, a.median_step_us, a.timeline.step_us) == (60, 30, 75, 40)
     assert (b.step_us, b.host_us, b.median_step_us, b.timeline.step_us) == (100, 50, 200, 200)
     assert "".join(device.order) == "aaabbb" * 5  # in turns
-    assert shares == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert shown == [("a label", done) for done in (20, 40, 60, 80, 100)]
 
 
 def test_recordings_are_spread_over_the_rounds(monkeypatch):

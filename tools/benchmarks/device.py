@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import tempfile
 import time
+from collections.abc import Callable
 from statistics import median
 
 import numpy as np
 import torch
-from benchmarks.harness import Row, at_least, best
 from numba import njit
 
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
-from s13lib.device import best_device
+from s13lib.device import SoftGPU, best_device
+from s13lib.device.launch import BoundLaunch
+from tools.benchmarks.harness import Reading, Row, interleaved
+from tools.evidence.claims import GEMV_SHAPES, REPLAY_NODES
 
-SMOLLM2_SHAPES = ((576, 576), (192, 576), (1536, 576), (576, 1536), (49152, 576))
+CACHE_BYTES = 64e6  # so many bytes of copies of a weight, and none is in cache when its turn comes again
 
 
 @njit(fastmath=True)
-def _sum(x):
+def read(x):
+    """Sum an array: as fast as one core reads memory."""
     total = np.float32(0)
     for i in range(x.size):
         total += x[i]
@@ -29,17 +29,23 @@ def _sum(x):
 
 
 def rows(quick: bool = False) -> list[Row]:
-    return [*_launch_rows(quick), *_idle_rows(quick), *_compile_rows(), *_gemv_rows(quick)]
+    torch.set_num_threads(1)
+    return [*launch_rows(quick), *idle_rows(quick), *gemv_rows(quick), *gemm_rows(quick)]
 
 
-def _launch_rows(quick: bool) -> list[Row]:
+def launch_rows(quick: bool) -> list[Row]:
+    """Host time of launches, checked and bound, and of replays: never more at once than the queue holds."""
     device = best_device()
-    x, y = device.zeros((1, 64)), device.empty((1, 64))
-    norm = device.zeros(64)
-    bound = device.bind("rms_norm", x, norm, 1e-5, y)
-    launches = 500  # fewer than the queue holds, so that it never pushes back
+    x, y, norm = device.zeros((1, 64)), device.empty((1, 64)), device.zeros(64)
+    bound, rms_norm = device.bind("rms_norm", x, norm, 1e-5, y), device.kernels.rms_norm
+    graphs = {}
+    for nodes in REPLAY_NODES:
+        with device.graph() as graph:
+            for _ in range(nodes):
+                rms_norm(x, norm, 1e-5, y)
+        graphs[nodes] = graph
 
-    def many(launch) -> float:
+    def submitted(launch: Callable[[], object], launches: int) -> float:
         device.synchronize()
         start = time.perf_counter()
         for _ in range(launches):
@@ -48,20 +54,21 @@ def _launch_rows(quick: bool) -> list[Row]:
         device.synchronize()
         return seconds / launches * 1e6
 
-    checked, unchecked = [], []
-    rms_norm = device.kernels.rms_norm
-    for _ in range(5 if quick else 30):
-        checked.append(many(lambda: rms_norm(x, norm, 1e-5, y)))
-        unchecked.append(many(bound.launch))
+    ways = {"checked": (lambda: rms_norm(x, norm, 1e-5, y), 500), "bound": (bound.launch, 500)}
+    ways |= {nodes: (graph.replay, 1) for nodes, graph in graphs.items()}
+    times: dict[object, list[float]] = {name: [] for name in ways}
+    for _ in range(5 if quick else 60):
+        for name, (launch, launches) in ways.items():
+            times[name].append(submitted(launch, launches))
+    us = {name: Reading.quietest(each) for name, each in times.items()}
     return [
-        Row("host time of a launch that checks its arguments (4 of them)", min(checked), "µs"),
-        at_least(
-            "host time of a launch bound once", min(unchecked), min(checked), "µs", min(checked) / min(unchecked), None
-        ),
+        Row("device.launch_checked", us["checked"]),
+        Row("device.launch_bound", us["bound"], us["checked"]),
+        *(Row(f"device.replay.n{nodes}", us[nodes], us["bound"].times(nodes)) for nodes in REPLAY_NODES),
     ]
 
 
-def _idle_rows(quick: bool) -> list[Row]:
+def idle_rows(quick: bool) -> list[Row]:
     device = best_device()
     x, y = device.zeros(8), device.empty(8)
     wakes = []
@@ -75,70 +82,64 @@ def _idle_rows(quick: bool) -> list[Row]:
     time.sleep(0.05)
     before = time.process_time()
     time.sleep(seconds)
-    idle = (time.process_time() - before) / seconds
     return [
-        Row("wake-up from idle: launch to result, median", median(wakes), "µs", note=f"minimum {min(wakes):.0f} µs"),
-        Row("processor share of an idle device", idle * 100, "%"),
+        Row("device.wake", Reading(median(wakes))),
+        Row("device.idle", Reading((time.process_time() - before) / seconds * 100)),
     ]
 
 
-def _compile_rows() -> list[Row]:
-    program = (
-        "import time; t = time.perf_counter();"
-        "import s13lib.kernels.softgpu; from s13lib.device import prepare; from s13lib.device.kernel import REGISTRY;"
-        "t = time.perf_counter(); prepare(REGISTRY.values()); print(time.perf_counter() - t, len(REGISTRY))"
-    )
-    times = []
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, NUMBA_CACHE_DIR=folder, S13_CACHE_DIR=folder, XDG_CACHE_HOME=folder)
-        for _ in range(2):
-            done = subprocess.run(
-                [sys.executable, "-c", program], env=environment, check=True, capture_output=True, text=True
-            )
-            times.append(float(done.stdout.split()[0]))
-    count = int(done.stdout.split()[1])
-    return [
-        Row(f"all {count} kernels compiled, no cache", times[0], "s"),
-        at_least(f"all {count} kernels from the cache", times[1], times[0], "s", times[0] / times[1], None),
-    ]
-
-
-def _gemv_rows(quick: bool) -> list[Row]:
+def gemv_rows(quick: bool) -> list[Row]:
     device = best_device()
     result = []
-    for out_width, in_width in SMOLLM2_SHAPES:
-        # Enough copies of the weight that none is still in cache when its turn comes again.
-        copies = max(1, round(64e6 / (out_width * in_width * 4)))
+    for out_width, in_width in GEMV_SHAPES:
+        copies = max(1, round(CACHE_BYTES / (out_width * in_width * 4)))
         weights = [device.tensor(torch.randn(out_width, in_width)) for _ in range(copies)]
         x, y = device.tensor(torch.randn(1, in_width)), device.empty((1, out_width))
         flat = [w.numpy().reshape(-1) for w in weights]
-        bound = [device.bind("linear", x, w, y) for w in weights]
+        ours = run_all(device, [device.bind("linear", x, w, y) for w in weights])
 
-        def ours(bound=bound) -> None:
-            for launch in bound:
-                launch.launch()
-            device.synchronize()
-
-        def read(flat=flat) -> None:
+        def read_all(flat=flat) -> None:
             for array in flat:
-                _sum(array)
+                read(array)
 
         def mv(weights=weights, x=x) -> None:
             for w in weights:
                 torch.mv(w, x[0])
 
-        seconds = best({"ours": ours, "read": read, "mv": mv}, 5 if quick else 15)
-        gigabytes = copies * out_width * in_width * 4 / 1e9
-        rates = {name: gigabytes / s for name, s in seconds.items()}
-        shape = f"{out_width} × {in_width}"
+        calls = {"ours": ours, "read": read_all, "mv": mv}
+        first = not result
+        if first:  # one allocation of this size is backed by large memory pages, small ones are not
+            together = device.tensor(torch.cat(weights)).split(out_width)
+            calls["together"] = run_all(device, [device.bind("linear", x, w, y) for w in together])
+        seconds = interleaved(calls, 5 if quick else 25)
+        rates = {name: each.rate(copies * out_width * in_width * 4 / 1e9) for name, each in seconds.items()}
         result += [
-            at_least(
-                f"GEMV {shape}, share of one core's read bandwidth",
-                rates["ours"], rates["read"], "GB/s", rates["ours"] / rates["read"], 0.8,
-            ),
-            at_least(
-                f"GEMV {shape}, against torch.mv",
-                rates["ours"], rates["mv"], "GB/s", rates["ours"] / rates["mv"], 1.3,
-            ),
-        ]  # fmt: skip
+            Row(f"device.gemv.{out_width}x{in_width}.{peer}", rates["ours"], rates[peer]) for peer in ("read", "mv")
+        ]
+        if first:
+            result.append(Row("device.gemv.pages", rates["together"], rates["ours"]))
+    return result
+
+
+def run_all(device: SoftGPU, launches: list[BoundLaunch]) -> Callable[[], None]:
+    """A function that submits all of ``launches`` and waits."""
+
+    def run() -> None:
+        for each in launches:
+            each.launch()
+        device.synchronize()
+
+    return run
+
+
+def gemm_rows(quick: bool) -> list[Row]:
+    """Several rows at once: a row's sum never depends on its neighbours, so there is no tile to share loads in."""
+    device = best_device()
+    result = []
+    weight = device.tensor(torch.randn(1536, 576))
+    for batch in (4, 16, 64):
+        x, y = device.tensor(torch.randn(batch, 576)), device.empty((batch, 1536))
+        ours = run_all(device, [device.bind("linear", x, weight, y)])
+        us = interleaved({"ours": ours, "mm": lambda x=x: torch.mm(x, weight.T)}, 20 if quick else 100)
+        result.append(Row(f"device.gemm.b{batch}", us["ours"].times(1e6), us["mm"].times(1e6)))
     return result

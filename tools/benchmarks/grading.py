@@ -6,8 +6,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.harness import Row
-
 from s13lib.grading import sandbox
 from s13lib.grading.batch import CourseKey, grade_all, read_all
 from s13lib.grading.collect import File
@@ -16,6 +14,7 @@ from s13lib.grading.journal import Journal
 from s13lib.grading.manifest import Exercise, exercises, wrong_answers
 from tests.grading.conftest import notebook
 from tests.grading.synthetic import code_cells, wrong_cells
+from tools.benchmarks.harness import Reading, Row, missing
 
 JOBS = 2
 
@@ -49,14 +48,7 @@ def rate(exercise: Exercise, count: int, sandboxed: bool) -> float:
 
 
 def rows(quick: bool = False) -> list[Row]:
-    sandboxed = sandbox.problem() is None
-    how = "sandboxed" if sandboxed else "NOT sandboxed"
-    count = 8 if quick else 24
-    return [
-        Row(
-            f"exercise {one.number}, {len(one.parts)} parts, {JOBS} at a time, {how}",
-            rate(one, count, sandboxed),
-            "/min",
-        )
-        for one in exercises()
-    ]
+    keys = {one: f"grading.exercise_{one.number}" for one in exercises()}
+    if trouble := sandbox.problem():
+        return missing(keys.values(), trouble)
+    return [Row(key, Reading(rate(one, 8 if quick else 24, sandboxed=True))) for one, key in keys.items()]

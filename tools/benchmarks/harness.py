@@ -1,44 +1,61 @@
-"""What every benchmark uses: a row of the table, interleaved repeats, and the machine's contention."""
+"""What every benchmark uses: readings of interleaved repeats, rows of the record, and the machine's contention.
+
+A benchmark is a module here with ``rows(quick) -> list[Row]``. What its rows claim, in which unit and with which aim,
+stands in ``tools/evidence/claims.py``; a row brings the figures to a claim's key.
+"""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A measured value: that of the quietest repeat.
+
+    ``spread`` is how far the median of the repeats lies beyond it, as a share of it; None where there was one only.
+    """
+
+    value: float
+    spread: float | None = None
+
+    @classmethod
+    def quietest(cls, times: Iterable[float]) -> Reading:
+        """Of the times of several repeats: others' work can only make a repeat slower."""
+        times = list(times)
+        return cls(min(times), median(times) / min(times) - 1 if len(times) > 1 else None)
+
+    def times(self, factor: float) -> Reading:
+        """In another unit."""
+        return Reading(self.value * factor, self.spread)
+
+    def rate(self, amount: float) -> Reading:
+        """``amount`` per this time."""
+        return Reading(amount / self.value, self.spread)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One claim. ``met`` is None where there is no aim; ``ratio`` reads as the claim says."""
+    """The figures for one claim. Without ``ours`` it was not measured, and ``missing`` says why."""
 
-    claim: str
-    ours: float
-    unit: str
-    peer: float | None = None
-    ratio: float | None = None
-    aim: str = ""
-    met: bool | None = None
-    note: str = ""
-
-    def as_json(self) -> dict[str, object]:
-        return asdict(self)
+    key: str
+    ours: Reading | None
+    peer: Reading | None = None
+    peak_mib: float | None = None  # most memory that the measured process held at once
+    missing: str = ""
 
 
-def at_most(claim: str, ours: float, unit: str, limit: float) -> Row:
-    """A row whose figure must not exceed ``limit``."""
-    return Row(claim, ours, unit, aim=f"≤ {limit:g} {unit}", met=ours <= limit)
+def missing(keys: Iterable[str], reason: object) -> list[Row]:
+    """Rows that say why they have no figures."""
+    return [Row(key, None, missing=str(reason)) for key in keys]
 
 
-def at_least(claim: str, ours: float, peer: float, unit: str, ratio: float, aim: float | None) -> Row:
-    """A row whose ratio must reach ``aim`` (None: no aim)."""
-    return Row(
-        claim, ours, unit, peer, ratio, "" if aim is None else f"≥ {aim:g}×", None if aim is None else ratio >= aim
-    )
-
-
-def interleaved(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+def interleaved(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, Reading]:
     """Time each call in turn, ``repeats`` rounds: seconds by name. One round before the first is not counted."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for lap in range(repeats + 1):
@@ -47,27 +64,40 @@ def interleaved(calls: dict[str, Callable[[], object]], repeats: int) -> dict[st
             call()
             if lap:
                 times[name].append(time.perf_counter() - start)
-    return times
+    return {name: Reading.quietest(each) for name, each in times.items()}
 
 
-def best(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The minimum of interleaved repeats, seconds by name."""
-    return {name: min(times) for name, times in interleaved(calls, repeats).items()}
+class Contention:
+    """``with Contention() as c: ...`` then ``c.share``: how much of all processors others held meanwhile.
+
+    Others are all but this process and the children that it waited for. None where the system does not tell.
+    """
+
+    share: float | None = None
+
+    def __enter__(self) -> Contention:
+        self._before = _busy_and_all(), _own_seconds()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        (before, own_before), (after, own_after) = self._before, (_busy_and_all(), _own_seconds())
+        if before is not None and after is not None and after[1] > before[1]:
+            busy, total = after[0] - before[0], after[1] - before[1]
+            self.share = min(1.0, max(0.0, (busy - (own_after - own_before)) / total))
 
 
-def busy_share(seconds: float = 0.5) -> float:
-    """Share of all processors that others hold, over a short sleep; 0.0 where the system does not tell."""
-    before = _jiffies()
-    time.sleep(seconds)
-    after = _jiffies()
-    if before is None or after is None or after[1] == before[1]:
-        return 0.0
-    return max(0.0, 1 - (after[0] - before[0]) / (after[1] - before[1]))
+def _own_seconds() -> float:
+    """Processor time of this process and of the children that it waited for."""
+    t = os.times()
+    return t.user + t.system + t.children_user + t.children_system
 
 
-def _jiffies() -> tuple[int, int] | None:
-    """(idle, total) processor time of the whole machine."""
-    if os.name != "posix" or not Path("/proc/stat").exists():
+def _busy_and_all() -> tuple[float, float] | None:
+    """(busy, total) processor seconds of the whole machine; what a hypervisor stole counts as busy."""
+    path = Path("/proc/stat")
+    if not path.exists():
         return None
-    numbers = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return numbers[3] + numbers[4], sum(numbers)
+    ticks = [int(n) for n in path.read_text().split("\n", 1)[0].split()[1:9]]
+    hertz = os.sysconf("SC_CLK_TCK")
+    idle, total = ticks[3] + ticks[4], sum(ticks)
+    return (total - idle) / hertz, total / hertz

@@ -2,7 +2,8 @@
 
 Rules that every one of them keeps:
 
-* Arrays are C-contiguous; activations and cache are float32, and so is all arithmetic.
+* Arrays are C-contiguous; activations and cache are float32, and so is all arithmetic (beside quantised weights the
+  activations of a product are rounded first, see ``weights``).
 * A row's result depends neither on the batch nor on the row's place in it, bit for bit: no row ever chooses the code
   that computes another.
 * Out-parameters are fully overwritten, except for rows in error. Shapes must agree as the docstrings say.
@@ -11,6 +12,7 @@ Rules that every one of them keeps:
 * Nothing is allocated but small scratch, once a launch, where a docstring says so.
 """
 
+import s13lib.kernels.softgpu.quantised  # noqa: F401 — registers their twins
 from s13lib.kernels.softgpu.attention import paged_attention
 from s13lib.kernels.softgpu.cache import append_kv, rope, rope_append
 from s13lib.kernels.softgpu.elementwise import add, copy, embedding, scale, silu_mul

@@ -5,6 +5,7 @@ import numpy as np
 from s13lib.device.kernel import kernel
 from s13lib.device.types import F32, I64, TOKEN
 from s13lib.kernels.softgpu.arithmetic import device_function, first_error, in_range, silu
+from s13lib.kernels.softgpu.weights import widen
 
 
 @kernel(
@@ -38,8 +39,7 @@ def embedding(input_ids: I64[1], weight: F32[2], out: F32[2]) -> int:
     for r in range(input_ids.shape[0]):
         token = input_ids[r]
         if in_range(token, weight.shape[0]):
-            for i in range(weight.shape[1]):
-                out[r, i] = weight[token, i]
+            widen(weight[token], out[r])
         else:
             error = first_error(error, TOKEN, token)
     return error

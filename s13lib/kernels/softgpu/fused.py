@@ -10,6 +10,7 @@ from s13lib.kernels.softgpu.cache import rope_append_kv, rope_rows, rotate
 from s13lib.kernels.softgpu.linear import project_add, project_gate_up_silu_mul, project_qkv
 from s13lib.kernels.softgpu.norm import rms_norm_rows
 from s13lib.kernels.softgpu.views import by_head
+from s13lib.kernels.softgpu.weights import operand
 
 
 @kernel(
@@ -147,7 +148,7 @@ def attention_linear_add(
     while start < q.shape[0]:
         # A row in error is left as it was: the rows before it are projected, then those behind it.
         stop, row_error = attend_rows(q, block_tables, context_lens, scale, k_cache, v_cache, scores, attended, start)
-        project_add(attended[start:stop], weight, residual[start:stop], out[start:stop])
+        project_add(operand(attended[start:stop], weight), weight, residual[start:stop], out[start:stop])
         error = row_error if error == 0 else error
         start = stop + 1
     return error
