@@ -72,10 +72,11 @@ class CourseKey:
     """The secret from which all inputs derive. It is stretched, so that seeds in the feedback do not give it away."""
 
     text: str
+    source: str = "--key"
     _secret: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require(len(self.text) >= LEAST_KEY, "--key", self.text, f"at least {LEAST_KEY} characters long")
+        require(len(self.text) >= LEAST_KEY, self.source, self.text, f"at least {LEAST_KEY} characters long")
         self._secret = hashlib.scrypt(self.text.encode("utf-8", "replace"), salt=b"s13 grade", n=1 << 14, r=8, p=1)
 
     def seeds(self, submission: Submission) -> dict[str, int]:
@@ -94,7 +95,7 @@ def course_key(given: str | None, path: Path) -> CourseKey:
         if not path.exists():
             path.touch(mode=0o600)
             path.write_text(secrets.token_hex(16) + "\n", encoding="ascii")
-        return CourseKey(path.read_text(encoding="utf-8").strip())
+        return CourseKey(path.read_text(encoding="utf-8").strip(), f"the key in {path.name}")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"the course key {shortened(str(path))} cannot be used: {reason}.") from None
@@ -173,6 +174,9 @@ def _answered(row: Row) -> bool:
 def grade_all(rows: list[Row], key: CourseKey, executor: object, journal: Journal, sandboxed: bool) -> list[Row]:
     """The rows with their grades. What the journal knows is not graded again; what is new is written there at once.
 
+    ``executor`` is anything with ``submit(function, *arguments)`` that returns a future; it may have ``check()``, which
+    is called once in a while and may raise.
+
     Raises:
         BrokenEnvironment: grading does not work; what was found before is in the journal.
     """
@@ -213,7 +217,7 @@ def _next(finished: queue.SimpleQueue, executor: object) -> tuple[str, object]:
         try:
             return finished.get(timeout=LOOK_UP_SECONDS)
         except queue.Empty:
-            executor.check()
+            getattr(executor, "check", lambda: None)()
 
 
 def _outcome(future: object) -> Grade:

@@ -1,6 +1,7 @@
 """Where submissions are graded: in processes of this machine, or by the workers of a Dask cluster.
 
-The runner needs no more than ``submit(function, *arguments)``, which returns a future, ``check()`` and ``stop()``.
+The runner takes any executor, such as those of ``concurrent.futures``; these two also say whether they still live, and
+can be stopped while they work.
 """
 
 from __future__ import annotations

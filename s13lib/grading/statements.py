@@ -16,7 +16,7 @@ from dataclasses import dataclass
 MOST_CODE = 500_000  # characters of one cell
 RUNS_THE_CELL = re.compile(r"%%(time|timeit|capture|prun)\b.*")  # cell magics whose cell is Python
 OTHER_CELL = re.compile(r"\s*%%")
-NOT_PYTHON = re.compile(r"\s*([%!?]|[\w.]+\?+\s*$|[\w, ]+=\s*[%!])|.*[\w)\]]\?+\s*$")
+NOT_PYTHON = re.compile(r"\s*([%!?]|[\w.]+\?+\s*$|\w[\w, ]*=\s*[%!])|.*[\w)\]]\?+\s*$")
 LEFT_OUT = (ast.Expr, ast.Pass, ast.Assert, ast.Raise, ast.Return, ast.Delete)
 
 

@@ -18,6 +18,7 @@ from s13lib.grading.statements import Code, read_code
 
 MOST_NOTEBOOK = 32 << 20  # bytes
 MOST_CELLS = 5_000
+MOST_CODE = 2_000_000  # characters of all code cells
 GRADE_ID = re.compile(r"([0-9]+)[a-z]-")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 GRADER = "s13lib.grading."
@@ -56,6 +57,8 @@ def read_submission(raw: bytes) -> Submission:
     notebook = _notebook(raw)
     cells = _cells(notebook)
     sources = [source for kind, source, _ in cells if kind == "code"]
+    if sum(map(len, sources)) > MOST_CODE:
+        raise Refused(f"The notebook has more than {MOST_CODE:,} characters of code.")
     code = read_code(sources)
     metadata = notebook.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}

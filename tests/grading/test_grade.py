@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 import zipfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from s13lib.cli import main
 from s13lib.grading import grader, sandbox
-from s13lib.grading.batch import CourseKey
+from s13lib.grading.batch import CourseKey, grade_all, read_all
+from s13lib.grading.collect import File
 from s13lib.grading.grader import Grade
 from s13lib.grading.journal import Journal
 from s13lib.grading.manifest import exercises
@@ -284,8 +286,6 @@ class Immediate:
         self.function = function
 
     def submit(self, function, task):
-        from concurrent.futures import Future
-
         future = Future()
         try:
             future.set_result(self.function(task))
@@ -298,6 +298,16 @@ class Immediate:
 
     def stop(self):
         pass
+
+
+def test_threads_grade_too(needs_sandbox, tmp_path):
+    """The judge swaps the library's code while it drives wrong answers: threads must take turns."""
+    wrong = RIGHT.replace("max(h, d)", "(h + d)")
+    raws = [notebook(text + f"  # {n}") for n in range(4) for text in (RIGHT, wrong)]
+    rows = read_all(File(f"learner-{n}", "x", raw) for n, raw in enumerate(raws))
+    with ThreadPoolExecutor(4) as threads, Journal(tmp_path / "journal") as journal:
+        graded = grade_all(rows, CourseKey("a course key of ours"), threads, journal, sandboxed=True)
+    assert [sum(row.reached.values()) for row in graded] == [3, 0] * 4
 
 
 # ---- a broken environment is an error of the run
@@ -415,6 +425,17 @@ def test_a_journal_survives_a_torn_line(tmp_path):
     path.write_bytes(b"\xff\xfe not a journal\n[]\n{}\n")
     with Journal(path) as journal:
         assert journal.grades == {}
+
+
+def test_a_key_file_that_is_no_key_is_one_sentence(tmp_path, capsys):
+    (tmp_path / "a.ipynb").write_bytes(notebook(RIGHT))
+    (tmp_path / "g.csv.key").write_text("short\n")
+    command = ("grade", str(tmp_path / "a.ipynb"), "--out", str(tmp_path / "g.csv"), "--no-sandbox")
+    assert main(command) == 2
+    assert capsys.readouterr().err.startswith("error: the key in g.csv.key is 'short': must be at least 12 characters")
+    (tmp_path / "g.csv.key").write_bytes(b"\xff\xfe")
+    assert main(command) == 2
+    assert "cannot be used: it is no text." in capsys.readouterr().err
 
 
 def test_seeds_depend_on_key_code_and_part():

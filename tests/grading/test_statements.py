@@ -63,6 +63,9 @@ def test_lines_and_cells_are_the_notebooks():
         "x = 1\0",
         "9" * 5_000,
         "x = 1\n" * 500_000,
+        " " * 400_000 + "?",
+        "a" * 400_000 + " =",
+        "(\n" + "a? " * 100_000 + "x",
     ],
 )
 def test_a_cell_that_cannot_be_read_is_a_fault_and_costs_no_other(cell):

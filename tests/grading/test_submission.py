@@ -131,6 +131,7 @@ def test_imports_of_the_grader_are_flagged(line):
         (b'{"cells": 3}', "but no notebook"),
         (b'{"cells": [3]}', "but no notebook"),
         (b'{"cells": [' + b"{}," * 6_000 + b"{}]}", "more than 5,000 cells"),
+        (notebook(*["x = 1\n" * 60_000] * 6), "more than 2,000,000 characters of code"),
         (b'{"cells": []}', "answers no exercise"),
         (notebook("x = 1", exercise=None, s13={}), "answers no exercise"),
         (notebook(DEFINES, exercise=77), "exercise 77, which is not in this course"),
