@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Real
@@ -11,8 +12,10 @@ import numpy as np
 
 from s13lib.errors import shortened
 from s13lib.grading.part import Text
+from s13lib.grading.texts import counted
 
 MOST_SHOWN = 120  # characters of a value in a message
+MOST_SENTENCES = 400  # characters of an exception's text
 
 
 def plain(value: object) -> object:
@@ -27,6 +30,8 @@ def plain(value: object) -> object:
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Text):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     return value
@@ -48,8 +53,28 @@ def same(a: object, b: object) -> bool:
     return type(a) is type(b) and a == b
 
 
+def said(value: object) -> Text:
+    """A value for a message, as a sentence: of a dictionary the entries alone. A ``Text`` says it in both languages."""
+    return Text(_said(value, "en"), _said(value, "zh"))
+
+
+def _said(value: object, language: str) -> str:
+    if isinstance(value, Text):
+        return value.in_(language)
+    if isinstance(value, Mapping) and value and all(isinstance(key, str | Text) for key in value):
+        comma, colon = ("，", "：") if language == "zh" else (", ", ": ")
+        entries = ((key, item if isinstance(item, str) else _said(item, language)) for key, item in value.items())
+        return comma.join(f"{label(key, language)}{colon}{item}" for key, item in entries)
+    return shown(value)
+
+
+def label(key: object, language: str) -> str:
+    """The key of a dictionary as a message writes it."""
+    return key.in_(language) if isinstance(key, Text) else str(key).replace("_", " ")
+
+
 def shown(value: object) -> str:
-    """A value for a message: short, on one line."""
+    """A value for a message, as code: short, on one line."""
     kind = type(value).__module__.partition(".")[0]
     if isinstance(value, np.ndarray) or (kind == "torch" and hasattr(value, "detach")):
         array = np.asarray(plain(value))
@@ -71,23 +96,46 @@ def shortened_text(text: str) -> str:
     return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 20]}…{text[-18:]}"
 
 
+def first_sentences(text: str, most: int = MOST_SENTENCES) -> str:
+    """``text`` on one line, and where it is long its first sentences only: advice stands at the end of each."""
+    text = " ".join(text.split())
+    if len(text) <= most:
+        return text
+    ends = [found.end() for found in re.finditer(r"[.!?](?= )|[。！？]", text[:most])]
+    return text[: ends[-1]] if ends else text[: most - 1] + "…"
+
+
 def _first(array: np.ndarray) -> str:
     return ", ".join(f"{item:.4g}" if isinstance(item, float) else str(item) for item in array.ravel()[:3].tolist())
 
 
 def difference(got: object, expected: object, tolerance: float) -> tuple[Text, Text] | None:
     """None if ``got`` is right; else what was expected and what came, at the first place where they differ."""
-    return _difference(plain(got), plain(expected), tolerance, "")
+    several = len(expected) if isinstance(expected, tuple) else 0
+    return _difference(plain(got), plain(expected), tolerance, Text("", ""), several)
 
 
-def _difference(got: object, expected: object, tolerance: float, place: str) -> tuple[Text, Text] | None:
-    at_en, at_zh = (f"{place.lstrip('.')}: ", f"{place.lstrip('.')}：") if place else ("", "")
+def _difference(
+    got: object, expected: object, tolerance: float, place: Text, several: int = 0
+) -> tuple[Text, Text] | None:
+    """``place`` is where the two stand; ``several`` the number of values where an answer returns more than one."""
+    at_en, at_zh = (f"{place.en}: ", f"{place.zh}：") if place.en else ("", "")
 
     def differ(want: str, want_zh: str, came: str, came_zh: str) -> tuple[Text, Text]:
         return Text(at_en + want, at_zh + want_zh), Text(at_en + came, at_zh + came_zh)
 
     def values() -> tuple[Text, Text]:
-        return differ(shown(expected), shown(expected), shown(got), shown(got))
+        want, came = said(expected), said(got)
+        return differ(want.en, want.zh, came.en, came.zh)
+
+    def within(index: int) -> Text:
+        if several:
+            return Text(f"value {index + 1} of {several}", f"第 {index + 1} 个值（共 {several} 个）")
+        return Text(f"{place.en}[{index}]", f"{place.zh}[{index}]")
+
+    def under(key: object) -> Text:
+        before = (f"{place.en}, ", f"{place.zh}，") if place.en else ("", "")
+        return Text(before[0] + label(key, "en"), before[1] + label(key, "zh"))
 
     if isinstance(expected, np.ndarray):
         return _array_difference(got, expected, tolerance, differ)
@@ -112,15 +160,16 @@ def _difference(got: object, expected: object, tolerance: float, place: str) -> 
         if not isinstance(got, list):
             return values()
         if len(got) != len(expected):
+            one, many = ("value", "values") if several else ("entry", "entries")
             return differ(
-                f"{len(expected)} entries: {shown(expected)}", f"{len(expected)} 项：{shown(expected)}",
-                f"{len(got)} entries: {shown(got)}", f"{len(got)} 项：{shown(got)}",
+                f"{counted(len(expected), one, many)}: {shown(expected)}", f"{len(expected)} 项：{shown(expected)}",
+                f"{counted(len(got), one, many)}: {shown(got)}", f"{len(got)} 项：{shown(got)}",
             )  # fmt: skip
-        pairs = ((f"{place}[{i}]", a, b) for i, (a, b) in enumerate(zip(got, expected, strict=True)))
+        pairs = ((within(i), a, b) for i, (a, b) in enumerate(zip(got, expected, strict=True)))
     elif isinstance(expected, dict):
         if not isinstance(got, dict) or got.keys() != expected.keys():
             return values()
-        pairs = ((f"{place}.{key}", got[key], value) for key, value in expected.items())
+        pairs = ((under(key), got[key], value) for key, value in expected.items())
     else:
         return None if got == expected else values()
     found = (_difference(a, b, tolerance, where) for where, a, b in pairs)

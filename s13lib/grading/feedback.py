@@ -20,7 +20,7 @@ WORDS = {
     "en": {
         "title": "Feedback for {}",
         "exercise": "Exercise {}: {}",
-        "points": "{} of {} points",
+        "points": "points: {} of {}",
         "right": "right",
         "not graded": "Not graded, which is no zero. Ask your instructor. The reason: {}",
         "notes": "What did not run in your notebook (code cells count from 1):",

@@ -12,12 +12,13 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 
-from s13lib.grading.compare import same
+from s13lib.grading.compare import first_sentences, same, shown
 from s13lib.grading.part import Observation, Part, Trouble
 from s13lib.grading.tripwire import Borrowed, tripwires
 
 MOST_OUTPUT = 1_000_000  # characters that an answer may print during one case
 SHOWN_OUTPUT = 2_000
+SHOW_SECONDS = 1.0  # for the text of what is no function
 NEXT_BLOW_SECONDS = 0.5  # a loop that swallows every exception is hit again and again
 
 
@@ -89,7 +90,8 @@ def attempt(call: Callable[[], object], seconds: float) -> tuple[object, Trouble
 def _signature_trouble(part: Part, answer: object) -> Trouble | None:
     """What is wrong with the answer before it is called: no function, or one that takes other parameters."""
     if not callable(answer):
-        return Trouble("signature", f"{type(answer).__name__}")
+        text, trouble = attempt(lambda: shown(answer), SHOW_SECONDS)
+        return Trouble("no function", type(answer).__name__ if trouble else text)
     try:
         wanted, got = inspect.signature(part.reference), inspect.signature(answer)
         got.bind(*wanted.parameters)
@@ -108,7 +110,7 @@ def _described(error: BaseException) -> str:
         text = ""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if "s13lib" not in f.filename]
     where = f" (line {frames[-1].lineno} of {frames[-1].name})" if frames else ""
-    return f"{type(error).__name__}: {text[:300]}{where}" if text else f"{type(error).__name__}{where}"
+    return f"{type(error).__name__}: {first_sentences(text)}{where}" if text else f"{type(error).__name__}{where}"
 
 
 @contextlib.contextmanager

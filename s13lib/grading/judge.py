@@ -13,13 +13,14 @@ import numpy as np
 
 from s13lib.errors import InputError
 from s13lib.grading import guard
-from s13lib.grading.compare import difference, shortened_text, shown
+from s13lib.grading.compare import difference, first_sentences, said, shown
 from s13lib.grading.manifest import entry, wrong_answers
 from s13lib.grading.manifest import part as part_of
 from s13lib.grading.part import Observation, Part, Refused, Text, Trouble, Verdict, Wrong
 from s13lib.grading.texts import MUTATED, TROUBLES
 
 VIEW_SECONDS = 10.0
+MOST_DETAIL = 500  # characters of an exception's text with its place
 
 Observe = Callable[[tuple], Observation]  # inputs of one case → what the learner's answer gave
 
@@ -52,21 +53,24 @@ def judge(key: str, observe: Observe, seed: int) -> Verdict:
 def judge_case(part: Part, inputs: tuple, observation: Observation) -> tuple[Text, Text, Text] | None:
     """None if one case is right; else what was expected, what came, and why, as far as this case tells."""
     expected = viewed(part, inputs, reference_value(part, part.reference, inputs))
-    expectation = Text(shown(expected), shown(expected))
+    expectation = said(expected)
     trouble = observation.trouble
     value = None
     if trouble is None:
         try:
             value = viewed(part, inputs, observation.value)
         except InputError as error:
-            came = Text(shown(observation.value), shown(observation.value))
-            return expectation, came, error.text if isinstance(error, Refused) else Text(str(error), str(error))
+            return (
+                expectation,
+                said(observation.value),
+                error.text if isinstance(error, Refused) else Text(str(error), str(error)),
+            )
         except (Exception, guard.TooSlow):  # not even of the kind that the view expects
             trouble = Trouble("unreadable", shown(observation.value))
     if trouble is not None:
         came, why = TROUBLES[trouble.kind]
         why = part.slow if trouble.kind == "slow" and part.slow else why
-        detail = shortened_text(trouble.detail)
+        detail = first_sentences(trouble.detail, MOST_DETAIL)
         return expectation, Text(came.en.format(detail), came.zh.format(detail)), why
     if observation.mutated:
         names = ", ".join(observation.mutated)

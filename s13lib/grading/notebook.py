@@ -6,7 +6,9 @@ import numpy as np
 
 from s13lib.errors import require_whole
 from s13lib.grading import guard, judge, manifest, store
-from s13lib.grading.part import Verdict
+from s13lib.grading.part import Text, Verdict
+from s13lib.grading.texts import counted
+from s13lib.grading.wrapping import columns, wrapped
 from s13lib.widgets.language import language, pick, say
 
 WORDS = {
@@ -48,7 +50,8 @@ def check(key: str, answer: object, *, seed: int | None = None) -> None:
         raise CheckFailed(explanation(verdict, language()), verdict)
     store.add_solved(key)
     say(
-        f"{key} is right: {entry.points} points. {verdict.cases} cases with fresh inputs (seed {seed}).",
+        f"{key} is right: {counted(entry.points, 'point')}. "
+        f"{counted(verdict.cases, 'case')} with fresh inputs (seed {seed}).",
         f"{key} 正确：{entry.points} 分。用新生成的输入试了 {verdict.cases} 组（seed {seed}）。",
     )
 
@@ -61,18 +64,30 @@ def explanation(verdict: Verdict, spoken: str) -> str:
         if spoken == "zh"
         else f"{verdict.part} is not right yet: case {verdict.case} of {verdict.cases}."
     )
-    lines = [(words["tried"], verdict.tried), (words["expected"], verdict.expected), (words["came"], verdict.came)]
-    lines.append((words["why"], verdict.why))
-    width = max(len(word) for word in words.values())
-    rows = [f"  {word:<{width}}  {text.in_(spoken)}" for word, text in lines if text.in_(spoken)]
-    again = f'check("{verdict.part}", {entry.answer}, seed={verdict.seed})'
-    hint_text = f'hint("{verdict.part}")'
-    tail = (
-        f"再试同样的输入：{again}；要提示：{hint_text}"
-        if spoken == "zh"
-        else f"same inputs: {again}; a hint: {hint_text}"
+    rows = [
+        (words["tried"], verdict.tried),
+        (words["expected"], verdict.expected),
+        (words["came"], verdict.came),
+        (words["why"], verdict.why),
+        (words["again"], what_next(verdict, entry.answer)),
+    ]
+    margin = 4 + max(columns(word) for word, _ in rows)
+    lines = [
+        f"  {word}{' ' * (margin - 2 - columns(word))}{wrapped(text.in_(spoken), margin)}"
+        for word, text in rows
+        if text.in_(spoken)
+    ]
+    return "\n".join([head, *lines])
+
+
+def what_next(verdict: Verdict, answer: str) -> Text:
+    """What one may call after a check that failed, each on its own line, to copy."""
+    key, seed = verdict.part, verdict.seed
+    again, look = f'check("{key}", {answer}, seed={seed})', f'inputs("{key}", seed={seed}, case={verdict.case})'
+    return Text(
+        f'same inputs: {again}\nto look at them: {look}\na hint: hint("{key}")',
+        f'再试同样的输入：{again}\n看看这组输入：{look}\n要提示：hint("{key}")',
     )
-    return "\n".join([head, *rows, f"  {words['again']:<{width}}  {tail}"])
 
 
 def inputs(key: str, seed: int, case: int) -> object:
@@ -91,7 +106,7 @@ def inputs(key: str, seed: int, case: int) -> object:
 
 def hint(key: str) -> None:
     """Print the hint of a part."""
-    print(manifest.entry(key).hint.in_(language()))
+    print(wrapped(manifest.entry(key).hint.in_(language())))
 
 
 def progress() -> None:
@@ -110,5 +125,5 @@ def progress_text(spoken: str) -> str:
         reached += points
         lines.append(f"{exercise.number}  {points:>3}/{exercise.points:<3} {parts:<32} {exercise.title.in_(spoken)}")
     most = sum(exercise.points for exercise in manifest.exercises())
-    total = pick(f"{reached} of {most} points", f"共 {most} 分，已得 {reached} 分", spoken)
+    total = pick(f"{reached} of {counted(most, 'point')}", f"共 {most} 分，已得 {reached} 分", spoken)
     return "\n".join([*lines, total])

@@ -10,7 +10,7 @@ TROUBLES = {
     ),
     "raised": (
         Text("an exception: {}", "一个异常：{}"),
-        Text("Call your function with the inputs above and follow the traceback.", "用上面的输入自己调用一次，顺着 traceback 找。"),
+        Text("Try it yourself on the same inputs (`inputs`, below) and follow the traceback.", "用同样的输入（见下面的 `inputs`）自己试一次，顺着 traceback 找。"),
     ),
     "exit": (
         Text("an exit: the code calls exit or raises SystemExit", "退出：代码调用了 exit 或抛出了 SystemExit"),
@@ -32,6 +32,10 @@ TROUBLES = {
         Text("nothing: the process ended ({})", "什么也没有：进程结束了（{}）"),
         Text("A crash of the interpreter, or too much memory: look for very large arrays and for writes out of range.", "解释器崩溃，或者内存用得太多：看看有没有特别大的数组，或者越界写入。"),
     ),
+    "no function": (
+        Text("{}, which is no function", "{}，它不是函数"),
+        Text("Give the check your function itself, by its name alone.", "把你的函数本身交给检查，只写它的名字。"),
+    ),
     "signature": (
         Text("something that cannot be called as {}", "不能按 {} 调用的东西"),
         Text("Keep the function's name and its parameters as the exercise gives them.", "函数名和参数请保持题目给出的样子。"),
@@ -46,6 +50,11 @@ TROUBLES = {
     ),
 }  # fmt: skip
 MUTATED = Text(
-    "It writes into its argument {}: the caller still needs the old values. Work on a new tensor or a copy.",
-    "它改写了参数 {}：调用者还需要原来的值。请写到新的张量或副本里。",
+    "It writes into its argument {}: the caller still needs the old values. Work on a copy.",
+    "它改写了参数 {}：调用者还需要原来的值。请在副本上做。",
 )
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A number and its noun in English: "1 point", "2 points", "3 entries"."""
+    return f"{count} {one if count == 1 else many or f'{one}s'}"

@@ -132,7 +132,7 @@ HOSTILE = [
     (leaves, "an exit"),
     (floods, "characters of output"),
     (raises, "RuntimeError: no idea"),
-    (7, "cannot be called as int"),
+    (7, "7, which is no function"),
     (lambda: 1, "cannot be called as ("),
 ]
 
