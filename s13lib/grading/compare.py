@@ -11,7 +11,7 @@ from numbers import Real
 import numpy as np
 
 from s13lib.errors import shortened
-from s13lib.grading.part import Text
+from s13lib.grading.part import Noted, Text
 from s13lib.grading.texts import counted
 
 MOST_SHOWN = 120  # characters of a value in a message
@@ -30,6 +30,8 @@ def plain(value: object) -> object:
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
         return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, Noted):
+        return plain(value.value)
     if isinstance(value, Text):
         return value
     if is_dataclass(value) and not isinstance(value, type):
@@ -59,6 +61,8 @@ def said(value: object) -> Text:
 
 
 def _said(value: object, language: str) -> str:
+    if isinstance(value, Noted):
+        return _said(value.value, language)
     if isinstance(value, Text):
         return value.in_(language)
     if isinstance(value, Mapping) and value and all(isinstance(key, str | Text) for key in value):
@@ -112,7 +116,11 @@ def _first(array: np.ndarray) -> str:
 def difference(got: object, expected: object, tolerance: float) -> tuple[Text, Text] | None:
     """None if ``got`` is right; else what was expected and what came, at the first place where they differ."""
     several = len(expected) if isinstance(expected, tuple) else 0
-    return _difference(plain(got), plain(expected), tolerance, Text("", ""), several)
+    differs = _difference(plain(got), plain(expected), tolerance, Text("", ""), several)
+    if differs and isinstance(got, Noted):
+        want, came = differs
+        return want, Text(f"{came.en} ({got.note.en})", f"{came.zh}（{got.note.zh}）")
+    return differs
 
 
 def _difference(

@@ -31,6 +31,14 @@ class Refused(InputError):
         self.text = Text(en, zh)
 
 
+@dataclass(frozen=True)
+class Noted:
+    """What a view makes of a value, with a note that a message adds: ``value`` is compared, ``note`` is not."""
+
+    value: object
+    note: Text
+
+
 def call(answer: Callable, *inputs: object) -> object:
     """The usual drive: call the answer."""
     return answer(*inputs)
@@ -57,7 +65,8 @@ class Part:
         drive: runs *in the learner's process*: uses the answer on one case's inputs and returns an observation, in
             plain values as above. Default: calls it. It must not decide anything.
         view: runs in the judge: what of an observation is compared, such as a layout's cost where several layouts are
-            equally good. May raise ``Refused`` (or an ``InputError``), whose sentence becomes the explanation.
+            equally good. Keys of dictionaries, and values, may be ``Text``; a ``Noted`` says more than is compared. May
+            raise ``Refused`` (or an ``InputError``), whose sentence becomes the explanation.
         tolerance: relative and absolute, for floating-point numbers and arrays.
         forbidden: "module:name" of library functions that would be the answer; calling one is caught.
         writes: names of parameters that an answer is meant to write into. All others must stay as they were.

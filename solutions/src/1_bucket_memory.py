@@ -48,7 +48,7 @@ def draw(traffic, layouts):
 # Write `pinned_mib(sizes, pool, graph_mib, row_mib)`: the memory in MiB. The sizes come in any order, and a size that
 # is listed twice is captured once.
 #
-# Example: `[8, 2, 8]` with 10 MiB a graph and 0.5 MiB a row pins 25 MiB in private pools and 24 MiB in a shared one.
+# Example: `[2, 8, 8]` with 10 MiB a graph and 0.5 MiB a row pins 25 MiB in private pools and 24 MiB in a shared one.
 # %% [markdown] part="1a" lang="zh"
 # 捕获好的一张 graph 在两处占住内存：
 #
@@ -59,7 +59,7 @@ def draw(traffic, layouts):
 #
 # 写出 `pinned_mib(sizes, pool, graph_mib, row_mib)`：占住的内存，单位 MiB。尺寸的顺序是任意的；同一个尺寸列了两次，也只捕获一次。
 #
-# 例：`[8, 2, 8]`，每张 graph 10 MiB，每行 0.5 MiB：各用各的池占 25 MiB，共享一个池占 24 MiB。
+# 例：`[2, 8, 8]`，每张 graph 10 MiB，每行 0.5 MiB：各用各的池占 25 MiB，共享一个池占 24 MiB。
 # %% part="1a"
 def pinned_mib(sizes, pool, graph_mib, row_mib):
     ### BEGIN SOLUTION
@@ -135,7 +135,6 @@ for sizes, max_batch in ((3, 12), (7, 64), (13, 256)):
 # %% [markdown] part="1c" lang="en"
 # Write `best_shared(traffic, max_batch, budget_mib, graph_mib, row_mib)`: as before, but with one **shared** pool,
 # `max_batch` up to 64, and budgets for up to seven graphs. Each case has five seconds: too few to try all layouts.
-# (When a check fails on inputs that are too long to print, `inputs("1c", seed=…, case=…)` returns them.)
 #
 # Adding the size that helps most, one after the other, is quick, and is not always the best. There is an exact way that
 # is quick too. Suppose that the best layout's last two sizes are *a* and *b*. What can be said of its sizes up to *a*?
@@ -144,7 +143,7 @@ for sizes, max_batch in ((3, 12), (7, 64), (13, 256)):
 # Example: traffic `{2: 10, 5: 4, 8: 1}`, `max_batch` 8, 10 MiB a graph, 1 MiB a row, budget 30 MiB: two graphs fit
 # (28 MiB), and `[2, 8]` pads 12 rows.
 # %% [markdown] part="1c" lang="zh"
-# 写出 `best_shared(traffic, max_batch, budget_mib, graph_mib, row_mib)`：要求同上，但**共享一个池**，`max_batch` 最大 64，预算最多够七张 graph。每组输入限时五秒，把所有布局试一遍是来不及的。（检查没通过、输入又太长显示不全时，`inputs("1c", seed=…, case=…)` 会返回那组输入。）
+# 写出 `best_shared(traffic, max_batch, budget_mib, graph_mib, row_mib)`：要求同上，但**共享一个池**，`max_batch` 最大 64，预算最多够七张 graph。每组输入限时五秒，把所有布局试一遍是来不及的。
 #
 # 一次加一个、每次加当下最有用的尺寸，这样很快，却不一定最优。有一种办法既精确又快。设最优布局的最后两个尺寸是 *a* 和 *b*：它到 *a* 为止的那些尺寸，有什么特点？*a* 与 *b* 之间的 batch 又要花多少行？
 #

@@ -9,7 +9,8 @@ from s13lib.errors import InputError
 from s13lib.grading import guard, inputs
 from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
-from s13lib.grading.part import Refused
+from s13lib.grading.part import Refused, Text
+from s13lib.grading.parts.bucket_memory import PADDING
 
 TRAFFIC = {2: 10, 5: 4, 8: 1}
 
@@ -32,7 +33,13 @@ def checked(key, answer, seed=1):
 
 @pytest.mark.parametrize(
     ("sizes", "private", "shared"),
-    [([4, 4, 2], 23.0, 22.0), ([16, 1, 8, 4], 54.5, 48.0), ([8, 2, 8], 25.0, 24.0)],
+    [
+        ([4, 4, 2], 23.0, 22.0),
+        ([16, 1, 8, 4], 54.5, 48.0),
+        ([2, 8, 8], 25.0, 24.0),
+        ([2, 8], 25.0, 24.0),
+        ([4, 16, 4, 9], 44.5, 38.0),
+    ],
 )
 def test_repeated_and_unsorted_sizes(sizes, private, shared):  # FastDeploy#2902
     reference = part("1a").reference
@@ -50,7 +57,7 @@ def test_the_reference_is_the_best_of_all_layouts(key, pool):
                 continue
             affordable = [sizes for sizes in layouts(max_batch) if pinned(sizes, pool, *memory) <= budget]
             best = min(padding(sizes, traffic) for sizes in affordable)
-            assert this.view(case, this.reference(*case)) == {"padding rows": best}
+            assert this.view(case, this.reference(*case)).value == {PADDING: best}
 
 
 def test_the_telling_cases_have_one_answer():
@@ -66,12 +73,12 @@ INPUTS = (TRAFFIC, 8, 12.0, 1.0, 1.0)
 
 @pytest.mark.parametrize("sizes", [[2, 8], (8, 2), [8, 2, 8], np.array([2, 8]), [np.int64(2), 8]])
 def test_a_layout_in_any_form_and_order(sizes):
-    assert part("1b").view(INPUTS, sizes) == {"padding rows": 12}
+    assert part("1b").view(INPUTS, sizes).value == {PADDING: 12}
 
 
 def test_equally_good_layouts_are_equal():
     case = ({1: 3, 2: 3, 3: 3}, 3, 7.0, 1.0, 1.0)
-    assert part("1b").view(case, [1, 3]) == part("1b").view(case, [2, 3]) == {"padding rows": 3}
+    assert part("1b").view(case, [1, 3]).value == part("1b").view(case, [2, 3]).value == {PADDING: 3}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +105,23 @@ def test_the_refusal_reaches_the_learner():
     verdict = checked("1c", lambda traffic, max_batch, budget_mib, graph_mib, row_mib: [1, 2])
     assert verdict.why.zh == "最大的尺寸必须是 max_batch = 8，你给的是 2。"
     assert verdict.came.en == "[1, 2]"
+
+
+def test_a_worse_layout_is_shown_beside_its_padding():
+    verdict = checked("1b", lambda traffic, max_batch, budget_mib, graph_mib, row_mib: [max_batch], seed=1)
+    assert verdict.expected == Text("padding rows: 0", "补齐行数：0")
+    assert verdict.came == Text("padding rows: 300 (of the layout [8])", "补齐行数：300（布局 [8]）")
+
+
+def test_a_largest_size_may_stand_anywhere():  # a learner's pinned_mib with sizes[0] passed
+    for seed in range(5):
+        lists = [sizes for sizes, *_ in part("1a").make(np.random.default_rng(seed))]
+        assert any(sizes[0] < max(sizes) > sizes[-1] and len(set(sizes)) < len(sizes) for sizes in lists)
+
+
+def test_the_tie_is_exact_and_its_first_layout_right():
+    case = part("1d").make(np.random.default_rng(4))[1]
+    assert part("1d").reference(*case)[0] == 1
 
 
 def test_the_library_is_closed_whatever_it_is_called():

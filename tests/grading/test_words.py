@@ -85,7 +85,7 @@ def test_slowness_may_mean_more_than_an_endless_loop():
     slow = Observation(trouble=Trouble("slow", "5"))
     verdict = judge.judge("1c", lambda _: slow, seed=1)
     assert verdict.came.en == "nothing within 5 s"
-    assert "trying all layouts takes too long" in verdict.why.en
+    assert "Trying all layouts takes too long" in verdict.why.en
     assert "A loop that does not end?" in judge.judge("1a", lambda _: slow, seed=1).why.en
 
 

@@ -12,7 +12,7 @@ from s13lib.buckets.layout import BucketLayout
 from s13lib.buckets.optimiser import best_layout
 from s13lib.buckets.traffic import Traffic
 from s13lib.grading.compare import plain
-from s13lib.grading.part import Part, Refused, Text
+from s13lib.grading.part import Noted, Part, Refused, Text
 
 MEMORY = ("s13lib.buckets.cost:MemoryModel", "s13lib.buckets.cost:pinned_mib", "s13lib.buckets.cost:pinned_rows")
 OPTIMISER = ("s13lib.buckets.optimiser:best_layout", "s13lib.buckets.optimiser:_costs", "s13lib.buckets.cost:row_cost")
@@ -28,6 +28,8 @@ SHARED_CASES = (
     ({2: 10, 5: 4, 8: 1}, 8, 30.0, 10.0, 1.0),
     ({6: 33, 14: 34, 18: 31, 22: 35, 25: 10, 26: 33}, 31, 68.0, 10.0, 0.5),
 )
+
+PADDING = Text("padding rows", "补齐行数")
 
 
 def pinned_mib(sizes: list[int], pool: str, graph_mib: float, row_mib: float) -> float:
@@ -69,7 +71,7 @@ def choose_layout(
 def view_padding(pool: str):
     """The view of a layout: its padding rows, so that any equally good layout is right. Refuses what is not allowed."""
 
-    def view(inputs: tuple, value: object) -> dict[str, int]:
+    def view(inputs: tuple, value: object) -> Noted:
         traffic, max_batch, budget_mib, graph_mib, row_mib = inputs
         layout = BucketLayout(_sizes(value))
         if layout.top != max_batch:
@@ -83,7 +85,8 @@ def view_padding(pool: str):
                 f"{list(layout)} pins {mib:g} MiB; the budget is {budget_mib:g} MiB.",
                 f"{list(layout)} 占用 {mib:g} MiB，预算是 {budget_mib:g} MiB。",
             )
-        return {"padding rows": row_cost(layout, Traffic.from_counts(traffic)).padding_rows}
+        rows = row_cost(layout, Traffic.from_counts(traffic)).padding_rows
+        return Noted({PADDING: rows}, Text(f"of the layout {list(layout)}", f"布局 {list(layout)}"))
 
     return view
 
@@ -117,11 +120,12 @@ def _scaled(rng: np.random.Generator, traffic: dict[int, int]) -> dict[int, int]
 
 
 def make_memory(rng: np.random.Generator) -> list[tuple]:
-    """One size, two, a repeated one, an unsorted list, and random ones; both pools."""
-    lists = [[4], [8, 2], [4, 4, 2], [16, 1, 8, 4]]
+    """One size, two in both orders, repeated ones, unsorted lists, and random ones; both pools."""
+    lists = [[4], [8, 2], [2, 8], [4, 4, 2], [4, 16, 4, 9]]
     for _ in range(2):
-        drawn = [int(n) for n in rng.choice(range(1, 257), 5, replace=False)]
-        lists.append([max(drawn), *drawn, drawn[0]])
+        *rest, largest = sorted(int(n) for n in rng.choice(range(1, 257), 5, replace=False))
+        first, *others = (int(n) for n in rng.permutation(rest))
+        lists.append([first, *others[:2], largest, *others[2:], first])
     costs = [(10.0, 0.5), *((_halves(rng, 5, 30), _halves(rng, 0.5, 4)) for _ in lists)]
     return [(sizes, pool, *cost) for sizes, cost in zip(lists, costs, strict=False) for pool in POOLS]
 
@@ -150,8 +154,12 @@ def make_shared(rng: np.random.Generator) -> list[tuple]:
 
 
 def make_held_out(rng: np.random.Generator) -> list[tuple]:
-    """A small case and three random ones: each layout suits another traffic, and some held-out steps are eager."""
-    cases = [([[2, 4, 16], [4, 8, 16]], {1: 10, 2: 30, 4: 20}, {2: 5, 7: 20, 20: 1})]
+    """A small case, one in which two layouts are equal, and random ones: each layout suits another traffic, and some
+    held-out steps are eager."""
+    cases = [
+        ([[2, 4, 16], [4, 8, 16]], {1: 10, 2: 30, 4: 20}, {2: 5, 7: 20, 20: 1}),
+        ([[4, 8, 16], [2, 4, 16], [2, 8, 16]], _scaled(rng, {3: 10, 7: 10}), _scaled(rng, {1: 10, 2: 5, 16: 3, 20: 1})),
+    ]
     for _ in range(3):
         top = int(rng.integers(24, 65))
         low = sorted(int(n) for n in rng.choice(range(1, top // 3), 3, replace=False))
@@ -173,9 +181,14 @@ def tried_held_out(inputs: tuple) -> Text:
     return Text(call, call)
 
 
+SLOW = Text(
+    "Trying all layouts takes too long here: see the question about a and b. (Or a loop that does not end.)",
+    "这里把所有布局都试一遍太慢了：想想题目里关于 a 和 b 的问题。（也可能是循环没有结束。）",
+)
+
 PARTS = {
     "1a": Part(pinned_mib, make_memory, forbidden=MEMORY),
     "1b": Part(best_private, make_private, view=view_padding("private"), forbidden=(*MEMORY, *OPTIMISER)),
-    "1c": Part(best_shared, make_shared, view=view_padding("shared"), forbidden=(*MEMORY, *OPTIMISER)),
+    "1c": Part(best_shared, make_shared, view=view_padding("shared"), forbidden=(*MEMORY, *OPTIMISER), slow=SLOW),
     "1d": Part(choose_layout, make_held_out, forbidden=HELD_OUT, tried=tried_held_out),
 }

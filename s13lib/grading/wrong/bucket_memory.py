@@ -41,6 +41,11 @@ def last_is_largest(sizes, pool, graph_mib, row_mib):
     return graph_mib * len(set(sizes)) + row_mib * (sum(set(sizes)) if pool == "private" else sizes[-1])
 
 
+def first_is_largest(sizes, pool, graph_mib, row_mib):
+    """The list is taken for one in order of capture."""
+    return graph_mib * len(set(sizes)) + row_mib * (sum(set(sizes)) if pool == "private" else sizes[0])
+
+
 # ---- 1b and 1c. Each shortcut is a way to price padding, a way to price memory, or a way to search.
 
 Search = tuple[dict[int, int], int, float, float, float]
@@ -244,6 +249,25 @@ def _choice(layouts, fitted, held_out, share=_share, by=None):
     return best, share(layouts[best], fitted), share(layouts[best], held_out)
 
 
+def last_of_equals(layouts, fitted, held_out):
+    """Of equally good layouts the last."""
+    shares = _shares(layouts, held_out, _share)
+    best = max(i for i, share in enumerate(shares) if share == min(shares))
+    return best, _share(layouts[best], fitted), shares[best]
+
+
+def swapped(layouts, fitted, held_out):
+    """The two shares in the other order."""
+    best, on_fitted, on_held_out = _choice(layouts, fitted, held_out)
+    return best, on_held_out, on_fitted
+
+
+def in_percent(layouts, fitted, held_out):
+    """0 to 100."""
+    best, *shares = _choice(layouts, fitted, held_out)
+    return best, *(100 * share for share in shares)
+
+
 def chosen_on_fitted(layouts, fitted, held_out):
     """The best on the traffic that it was fitted to."""
     return _choice(layouts, fitted, held_out, by=fitted)
@@ -320,6 +344,9 @@ WRONG = {
         Wrong("last is largest", last_is_largest, Text(
             "The sizes come in any order: the last one need not be the largest.",
             "尺寸的顺序是任意的：最后一个不一定最大。")),
+        Wrong("first is largest", first_is_largest, Text(
+            "The largest graph is captured first, but the list comes in any order: its first size need not be the largest.",
+            "最大的 graph 最先捕获，但列表的顺序是任意的：排在第一的尺寸不一定最大。")),
     ),
     "1b": (
         Wrong("top forgotten", private_top_forgotten, Text(
@@ -395,5 +422,14 @@ WRONG = {
         Wrong("chosen on both traffics", both_together, Text(
             "You chose on both traffics together. The fitted one has had its say already: choose on the held-out one alone.",
             "你是在两份流量合起来之后选的。拟合用的那份已经起过作用了：只按没参与拟合的那份来选。")),
+        Wrong("last of equals", last_of_equals, Text(
+            "Where several layouts have the same share, the first of them is asked for: `<=` keeps the last one.",
+            "几个布局占比相同时，要的是第一个；用 `<=` 比较，留下的会是最后一个。")),
+        Wrong("shares swapped", swapped, Text(
+            "The shares stand in the other order: first the one on `fitted`, then the one on `held_out`.",
+            "两个占比的顺序反了：先是 `fitted` 上的，再是 `held_out` 上的。")),
+        Wrong("in percent", in_percent, Text(
+            "A share is a number from 0 to 1, not a percentage.",
+            "占比是 0 到 1 的数，不是百分数。")),
     ),
 }  # fmt: skip
