@@ -29,15 +29,17 @@ WORDS = {
         "table": "| part | points | difficulty | minutes |\n|---|---:|---|---:|",
         "row": "| {key} {title} | {points} | {stars} | {minutes} |",
         "how": "Write each answer where the stub raises an error, run the cell, then run the check below it: it tries "
-        'your answer on fresh inputs and says what is wrong, and why. `hint("{first}")` shows the hint of a part. '
+        "your answer on fresh inputs and says what is wrong, and why. It also names a seed and a case: "
+        '`inputs("{first}", seed=…, case=…)` gives you what your answer got there, to look at and to call it with. '
+        '`hint("{first}")` shows the hint of a part. '
         "Progress stays on your machine; you can stop at any time. The ideas are those of lesson {lesson}.",
-        "head": "## {key} · {title}\n\n*{points} points, difficulty {stars}, about {minutes} minutes*",
+        "head": "## {key} · {title}\n\n*{points} {noun}, difficulty {stars}, about {minutes} minutes*",
         "end": "## Where you stand",
     },
     "zh": {
         "table": "| 小题 | 分数 | 难度 | 分钟 |\n|---|---:|---|---:|",
         "row": "| {key} {title} | {points} | {stars} | {minutes} |",
-        "how": '把答案写在占位代码报错的地方，运行这个单元格，再运行下面的检查：它会用新生成的输入来试你的答案，告诉你哪里不对、为什么。`hint("{first}")` 给出某一小题的提示。进度保存在你自己的机器上，随时可以停下。用到的想法都在第 {lesson} 课里。',
+        "how": '把答案写在占位代码报错的地方，运行这个单元格，再运行下面的检查：它会用新生成的输入来试你的答案，告诉你哪里不对、为什么。它还会给出 seed 和第几组输入：`inputs("{first}", seed=…, case=…)` 返回你的答案在那里得到的输入，可以看，也可以拿来自己调用。`hint("{first}")` 给出某一小题的提示。进度保存在你自己的机器上，随时可以停下。用到的想法都在第 {lesson} 课里。',
         "head": "## {key} · {title}\n\n*{points} 分，难度 {stars}，约 {minutes} 分钟*",
         "end": "## 进展如何",
     },
@@ -48,7 +50,11 @@ def words_of(entry: PartEntry, language: str) -> dict[str, object]:
     """What the table and the heading say about a part."""
     stars = "★" * entry.difficulty + "☆" * (3 - entry.difficulty)
     title = entry.title.in_(language)
-    return {"key": entry.key, "title": title, "points": entry.points, "stars": stars, "minutes": entry.minutes}
+    noun = "point" if entry.points == 1 else "points"
+    return {
+        "key": entry.key, "title": title, "points": entry.points, "noun": noun, "stars": stars,
+        "minutes": entry.minutes,
+    }  # fmt: skip
 
 
 def source_of(exercise: Exercise, folder: Path = ROOT) -> Path:
