@@ -41,7 +41,7 @@ def main() -> None:
     _warm_up()
     confine.confine(required=setup["confined"])
     os.dup2(0, 2)
-    send(replies, number, {"wrong answers": bool(_visible("s13lib.grading.wrong"))})
+    send(replies, number, {"wrong answers": _wrong_answers_are_here()})
     learner = Learner(parts)
     while True:
         try:
@@ -123,12 +123,9 @@ def _warm_up() -> None:
         sys.modules["torch"].zeros(1).numpy()
 
 
-def _visible(package: str) -> list[str]:
-    """The modules of a package that can be read here."""
-    folder = Path(s13lib.grading.__file__).parent / package.rpartition(".")[2]
-    with contextlib.suppress(OSError):
-        return [path.name for path in folder.iterdir()]
-    return []
+def _wrong_answers_are_here() -> bool:
+    """Whether the named wrong answers can be read from here."""
+    return any((Path(s13lib.grading.__file__).parent / "wrong").glob("*.py"))
 
 
 def _skipped(*arguments: object, **named: object) -> None:

@@ -60,6 +60,7 @@ class Room:
     def __init__(self, conditions: Conditions) -> None:
         self.conditions = conditions
         self._number = 0
+        self._process: subprocess.Popen | None = None
         self._folder = None if conditions.sandboxed else tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         here = "/tmp" if self._folder is None else self._folder.name
         command = sandbox.python()
@@ -109,19 +110,11 @@ class Room:
         self._number += 1
         answered: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-        def exchange(
-            number: int,
-        ) -> None:  # in a thread: a pipe that nobody serves would hold it
-            try:
-                messages.send(self._process.stdin, number, request)
-                got, value = messages.receive(self._process.stdout)
-                answered.put((value,) if got == number else Trouble("unreadable", "a reply to another question"))
-            except CodecError as error:
-                answered.put(Trouble("unreadable", str(error)))
-            except messages.Ended:
-                answered.put(Trouble("died"))
+        def exchange() -> None:
+            answered.put(self._exchanged(request))
 
-        self._exchange = threading.Thread(target=exchange, args=(self._number,), daemon=True)
+        # In a thread of its own: a pipe that nobody serves would hold it.
+        self._exchange = threading.Thread(target=exchange, daemon=True)
         self._exchange.start()
         try:
             reply = answered.get(timeout=seconds)
@@ -133,6 +126,17 @@ class Room:
             reply = Trouble("died", self._how_it_ended())
         self._kill()
         raise Lost(reply)
+
+    def _exchanged(self, request: object) -> tuple[object] | Trouble:
+        """The reply's value in a tuple, or why there is none."""
+        try:
+            messages.send(self._process.stdin, self._number, request)
+            number, value = messages.receive(self._process.stdout)
+        except messages.Ended:
+            return Trouble("died")
+        except (CodecError, MemoryError) as error:
+            return Trouble("unreadable", str(error))
+        return (value,) if number == self._number else Trouble("unreadable", "a reply to another question")
 
     def _how_it_ended(self) -> str:
         try:
@@ -147,6 +151,8 @@ class Room:
 
     def _kill(self) -> None:
         """End the process and all that it started: bubblewrap takes its whole namespace along."""
+        if self._process is None:
+            return
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, signal.SIGKILL) if hasattr(os, "killpg") else self._process.kill()
         with contextlib.suppress(OSError):
@@ -154,7 +160,7 @@ class Room:
         self._process.wait()
 
     def _clean(self) -> None:
-        self._kill() if hasattr(self, "_process") else None
+        self._kill()
         if self._folder is not None:
             self._folder.cleanup()
 
