@@ -1,6 +1,9 @@
 """Exercise 4: what its device sees, the public bugs that it stands for, and other right answers."""
 
+import contextlib
 import copy
+import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +12,7 @@ import torch
 pytest.importorskip("numba")
 
 from s13lib.device import DeviceError, SoftGPU, best_device
-from s13lib.grading import guard
+from s13lib.grading import guard, inputs
 from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
 from s13lib.grading.parts import capture as checks
@@ -145,10 +148,10 @@ def runs(answer, drive, case):
 
 def test_d3_a_stale_row_strikes_only_after_the_batch_has_shrunk():
     full, shrinking, _ = checks.make_padded(np.random.default_rng(1))
-    hit = [run["others_written"] for run in runs(runners.StaleRows, checks.drive_padded, full)["runs"]]
+    hit = [run["other_slots_written"] for run in runs(runners.StaleRows, checks.drive_padded, full)["runs"]]
     assert hit == [[], []]
     seen = runs(runners.StaleRows, checks.drive_padded, shrinking)["runs"]
-    assert seen[1]["others_written"] == [int(shrinking[3][0][2][-1])]
+    assert seen[1]["other_slots_written"] == [int(shrinking[3][0][2][-1])]
 
 
 def test_d4_the_static_output_changes_under_its_owner():
@@ -229,6 +232,61 @@ def test_another_right_answer_passes(key, answer):
     for seed in (1, 2, 3):
         verdict = judge(key, lambda inputs: guard.observe(part(key), answer, inputs), seed)
         assert verdict.passed, (verdict.tried.en, verdict.expected.en, verdict.came.en)
+
+
+# ---- what a learner is told and shown
+
+
+class CapturesTwice(runners.Fixed):
+    """Captures twice in the constructor: no named wrong answer."""
+
+    def capture(self):
+        for _ in range(2):
+            super().capture()
+
+
+def test_a_second_capture_is_all_that_is_said():
+    verdict = judge("4a", lambda given: guard.observe(part("4a"), CapturesTwice, given), 1)
+    assert (verdict.expected.en, verdict.came.en) == ("captures: 1", "captures: 2")
+
+
+class WarmsUpInRun(runners.SafeCapturesInRun):
+    """One of the many ways to capture at each call."""
+
+    def fill(self, x, slots):
+        runners.Padded.fill(self, x, slots)
+        runners.Safe.capture(self)
+
+
+def test_other_ways_to_capture_at_each_call_are_the_same_mistake():
+    verdict = judge("4c", lambda given: guard.observe(part("4c"), WarmsUpInRun, given), 1)
+    assert verdict.likely == "a capture at each call"
+
+
+SETUP = Path(__file__).parents[2] / "solutions" / "src" / "4_capture.py"
+
+
+@pytest.mark.parametrize("key", ["4a", "4b", "4c"])
+def test_the_code_of_a_case_runs_in_the_notebook(key):
+    space = {}
+    source = "\n".join(line for line in SETUP.read_text(encoding="utf-8").splitlines() if not line.startswith("# %%"))
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(source, space)
+    for case in range(1, 4):
+        code = inputs(key, 1, case)
+        assert repr(code) == code
+        for line in code.splitlines():
+            try:
+                exec(line, space)
+            except ValueError:
+                assert line.startswith("runner.run(")
+                assert key != "4a"
+
+
+def test_what_happens_between_the_calls_is_said_once():
+    for key in ("4b", "4c"):
+        for case in part(key).make(np.random.default_rng(1)):
+            assert part(key).tried(case).en.count("another request") <= 1
 
 
 class WritesIntoItsArguments(runners.Padded):

@@ -190,6 +190,42 @@ class _Seen:
         return counts
 
 
+def _by_call(value: dict, runs: list[dict], made: tuple[str, ...] = (), **rest: object) -> dict[str, object]:
+    """What was captured and made first, then each call under its number.
+
+    After a second capture nothing else counts: whoever captures too often does so in many ways.
+    """
+    seen = {**{name: value[name] for name in made}, **{f"run {i}": run for i, run in enumerate(runs, start=1)}, **rest}
+    return {"captures": value["captures"], **(seen if value["captures"] < 2 else dict.fromkeys(seen))}
+
+
+def view_fixed(inputs: tuple, value: dict) -> dict:
+    """By call."""
+    return _by_call(value, [run | {"result": out} for run, out in zip(value["runs"], value["outputs"], strict=True)])
+
+
+class Code(str):
+    """Lines of code, shown as they are: what a learner may run in the notebook to repeat a case."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _literal(tensor: Tensor) -> str:
+    rounded = tensor.double().numpy().round(3) if tensor.is_floating_point() else tensor.numpy()
+    return f"torch.tensor({rounded.tolist()})"
+
+
+def fixed_as_code(inputs: tuple) -> Code:
+    """The calls of a case, for the notebook's ShiftStep."""
+    weight, calls = inputs
+    rows, width = calls[0][0].shape
+    lines = [f"step = ShiftStep({_literal(weight)})", f"runner = FixedRunner(device, step, {rows}, {width})"]
+    return Code("\n".join([*lines, *(f"runner.run({_literal(x)}, {shift})" for x, shift in calls)]))
+
+
 def tried_fixed(inputs: tuple) -> Text:
     """Say the calls."""
     _, calls = inputs
@@ -266,6 +302,7 @@ def make_safe(rng: np.random.Generator) -> list[tuple]:
         moved.passed_on()
         moved.weight(how)
         moved.run(2)
+    moved.passed_on()
     moved.too_many(5)
     return [kept.inputs, replaced.inputs, moved.inputs]
 
@@ -294,9 +331,9 @@ def drive_script(answer: Callable, weight: Tensor, cache: Tensor, rows: int, cal
                 outcome, own = "ValueError" if isinstance(error, ValueError) else type(error).__name__, set()
             counts = seen.so_far()
             others = sorted(set(_changed(before, step.image())) - own)
-            runs.append({"outcome": outcome, **counts, "others_written": others})
+            runs.append({"outcome": outcome, **counts, "other_slots_written": others})
         return {
-            "captures": device.captures, "written_by_constructor": made, "runs": runs,
+            "captures": device.captures, "slots_written_by_constructor": made, "runs": runs,
             "outputs_kept": copy.deepcopy(kept), "cache": step.image(),
         }  # fmt: skip
 
@@ -321,14 +358,14 @@ def _happen(step: CacheStep, what: str, data: Tensor, where: int, first: tuple[T
 
 
 def view_script(inputs: tuple, value: dict) -> dict:
-    """A refused call need not have replayed: its counts say nothing."""
-    silent = {"replays": None, "launches": None, "step_calls": None}
-    runs = [run if run["outcome"] == "returned" else run | silent for run in value["runs"]]
-    return value | {"runs": runs}
+    """By call. A refused call need not have replayed: its counts say nothing."""
+    silent = dict.fromkeys(("replays", "launches", "step_calls", "result"))
+    kept = iter(value["outputs_kept"])
+    runs = [run | ({"result": next(kept)} if run["outcome"] == "returned" else silent) for run in value["runs"]]
+    return _by_call(value, runs, made=("slots_written_by_constructor",), cache=value["cache"])
 
 
 HAPPENED = {
-    "passed on": Text("its last slot goes to another request", "最后一行的 slot 归了另一个请求"),
     "scaled": Text("step.weight.mul_(2)", "step.weight.mul_(2)"),
     "replaced": Text("step.weight = another tensor", "step.weight = 另一个张量"),
     "moved": Text("step.weight.data = another tensor", "step.weight.data = 另一个张量"),
@@ -343,11 +380,44 @@ def tried_script(name: str, inputs: tuple) -> Text:
         language: [
             f"run(x, {where.tolist()})" if what == "run" else HAPPENED[what].in_(language)
             for what, _, where in calls
+            if what != "passed on"
         ]
         for language in ("en", "zh")
     }  # fmt: skip
+    if any(what == "passed on" for what, *_ in calls):
+        said["en"].append("between these calls the slot of a batch's last row goes to another request")
+        said["zh"].append("在这些调用之间，上一批最后一行的 slot 归了另一个请求")
     made = f"{name}(device, step, {rows}, {len(weight)})"
     return Text("; ".join([made, *said["en"]]), "；".join([made, *said["zh"]]))
+
+
+def script_as_code(runner: str, step: str, inputs: tuple) -> Code:
+    """A script, for the notebook's steps."""
+    weight, _, rows, calls = inputs
+    lines = [
+        f"step = {step}({_literal(weight)}, slots={SLOTS})",
+        f"runner = {runner}(device, step, {rows}, {len(weight)})",
+    ]
+    attribute = "weight.data" if any(what == "moved" for what, *_ in calls) else "weight"
+    for what, data, where in calls:
+        if what == "run":
+            too_many = "  # ValueError: too many rows" if len(where) > rows else ""
+            lines.append(f"runner.run({_literal(data)}, {_literal(where)}){too_many}")
+        else:
+            lines += [line.format(where=where, data=_literal(data), attribute=attribute) for line in CODE[what]]
+    return Code("\n".join(lines))
+
+
+CODE = {
+    "passed on": ("step.k_cache[0, {where}, 0] = step.v_cache[0, {where}, 0] = {data}  # another request's now",),
+    "scaled": ("step.weight.mul_(2)",),
+    "replaced": ("old = step.weight", "step.weight = device.tensor({data})  # from now on run raises ValueError"),
+    "moved": (
+        "old = step.weight.data",
+        "step.weight.data = device.tensor({data})  # from now on run raises ValueError",
+    ),
+    "put back": ("step.weight.data = old",),
+}
 
 
 def warm_up() -> None:
@@ -367,14 +437,17 @@ def drive_safe(answer: Callable, weight: Tensor, cache: Tensor, rows: int, calls
     return drive_script(answer, weight, cache, rows, calls, lazy=True)
 
 
-def script_part(reference: type, make: Callable, drive: Callable) -> Part:
-    """A part that runs scripts."""
+def script_part(reference: type, make: Callable, drive: Callable, step: str) -> Part:
+    """A part that runs scripts; ``step`` is the class that the notebook has for it."""
     said = partial(tried_script, reference.__name__)
-    return Part(reference, make, drive, view_script, warm_up=warm_up, tried=said)
+    code = partial(script_as_code, reference.__name__, step)
+    return Part(reference, make, drive, view_script, warm_up=warm_up, tried=said, shown_inputs=code)
 
 
 PARTS = {
-    "4a": Part(FixedRunner, make_fixed, drive_fixed, warm_up=warm_up, tried=tried_fixed),
-    "4b": script_part(PaddedRunner, make_padded, drive_padded),
-    "4c": script_part(SafeRunner, make_safe, drive_safe),
+    "4a": Part(
+        FixedRunner, make_fixed, drive_fixed, view_fixed, warm_up=warm_up, tried=tried_fixed, shown_inputs=fixed_as_code
+    ),
+    "4b": script_part(PaddedRunner, make_padded, drive_padded, "CacheStep"),
+    "4c": script_part(SafeRunner, make_safe, drive_safe, "LazyStep"),
 }

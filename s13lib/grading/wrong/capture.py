@@ -34,6 +34,9 @@ WRONG = {
         Wrong("a capture at each call", runners.CapturesEachTime, Text(
             "You capture in run: that costs more than launching. Capture once, in the constructor, and only replay afterwards.",
             "你在 run 里捕获：这比直接启动还费时间。只在构造函数里捕获一次，之后只回放。")),
+        Wrong("a capture in run alone", runners.CapturesInRun, Text(
+            "The constructor captures nothing, and each call of run captures anew: that costs more than launching. Move the capture to where it happens once.",
+            "构造函数里没有捕获，每次 run 却都重新捕获：这比直接启动还费时间。把捕获挪到只执行一次的地方。")),
         Wrong("runs eagerly", runners.Eager, Text(
             "There is no graph: run calls the step, kernel by kernel. The numbers are right, and nothing was saved.",
             "这里没有 graph：run 还是在一个 kernel 一个 kernel 地启动。数值是对的，却什么也没省下。")),
@@ -58,7 +61,13 @@ WRONG = {
     ),
     "4b": (
         Wrong("stale rows", runners.StaleRows, STALE),
+        Wrong("never −1", runners.NeverMinusOne, Text(
+            "Your slots are −1 nowhere: at first rows beyond n hold zeros, which is somebody's slot, and later what an earlier batch left there. All of them run.",
+            "你的 slots 里哪里也没有 −1：一开始，n 之后的行里是零，那是别人的 slot；后来又是之前的 batch 留下的。这些行全都会运行。")),
         Wrong("static output", runners.StaticOutput, STATIC),
+        Wrong("does not wait", runners.PaddedDoesNotWait, Text(
+            "A replay is asynchronous: the output is copied before the device has computed it. What must come in between?",
+            "回放是异步的：设备还没算完，输出就被拷走了。这两步之间少了什么？")),
         Wrong("rows of zeros", runners.ZeroRows, Text(
             "Rows beyond n are filled with zeros, and 0 is a slot: somebody's. Which slot stores nothing?",
             "n 之后的行填成了零，而 0 也是一个 slot，它有主人。哪个 slot 表示不存？")),
@@ -81,6 +90,9 @@ WRONG = {
         Wrong("rows cut off", runners.CutsOff, Text(
             "Rows that do not fit are dropped without a word: those requests would never get a token. Raise ValueError.",
             "装不下的行被悄悄丢掉了：那些请求永远等不到 token。请抛出 ValueError。")),
+        Wrong("another exception", runners.Asserts, Text(
+            "Too many rows raise AssertionError: callers catch ValueError, and assertions can be switched off. Raise ValueError.",
+            "行数太多时抛出的是 AssertionError：调用者等的是 ValueError，而且断言是可以关掉的。请抛出 ValueError。")),
         Wrong("no error of one's own", runners.NoCheck, Text(
             "Too many rows end in torch's RuntimeError about shapes, somewhere in the middle. Check first, and raise a ValueError that says how many rows are allowed.",
             "行数太多时，中途冒出来的是 torch 关于形状的 RuntimeError。请先检查，再抛出 ValueError，说明最多允许几行。")),
@@ -108,6 +120,12 @@ WRONG = {
         Wrong("captures anew", runners.CapturesAnew, Text(
             "You capture again when the weight was replaced. Here an error is asked for: a capture in the middle of serving stalls everybody, so the caller decides.",
             "权重换掉之后你又捕获了一次。这里要求报错：服务途中突然捕获，会让所有人都等着，应当由调用者决定。")),
+        Wrong("a capture at each call", runners.SafeCapturesInRun, Text(
+            "You capture at each call: so no weight is ever missed, but a capture costs more than launching. Capture once, in the constructor.",
+            "你每次调用都重新捕获：这样当然不会漏掉权重的变化，可是捕获比直接启动还费时间。只在构造函数里捕获一次。")),
+        Wrong("a capture in run alone", runners.SafeCapturesInRunAlone, Text(
+            "The constructor captures nothing, and each call of run captures anew: that costs more than launching, and no replaced weight could ever be noticed. Capture where it happens once.",
+            "构造函数里没有捕获，每次 run 却都重新捕获：这比直接启动还费时间，权重换没换也就无从谈起。在只执行一次的地方捕获。")),
         Wrong("checks after the replay", runners.ChecksTooLate, Text(
             "The error comes after the replay: by then the old weight's results are in the cache. Check before anything runs.",
             "报错是在回放之后：那时缓存里已经写进了用旧权重算出的结果。要在运行任何东西之前检查。")),

@@ -87,6 +87,20 @@ class CapturesEachTime(Fixed):
         return self.out
 
 
+class CapturesInRun(Fixed):
+    """No graph in the constructor, one in each call."""
+
+    def capture(self):
+        """Not yet."""
+
+    def run(self, x, shift):
+        """Records, then replays."""
+        self.copy_in(x, shift)
+        Fixed.capture(self)
+        self.replay()
+        return self.out
+
+
 class Eager(Fixed):
     """No graph at all."""
 
@@ -247,6 +261,15 @@ class OneRowCleared(Padded):
         self.slots[len(x) : len(x) + 1].fill_(-1)
 
 
+class NeverMinusOne(Padded):
+    """Slots are copied for the real rows, and −1 stands nowhere."""
+
+    fill = StaleRows.fill
+
+    def prepare(self):
+        """Zeros stay zeros."""
+
+
 class RebindsSlots(Padded):
     """A padded batch, at other addresses."""
 
@@ -263,6 +286,25 @@ class FrozenSlots(Padded):
     def fill(self, x, slots):
         """x alone."""
         self.x[: len(x)].copy_(x)
+
+
+class PaddedDoesNotWait(Padded):
+    """Reads while the device is still busy."""
+
+    def run(self, x, slots):
+        """Without the wait."""
+        self.check(x)
+        self.fill(x, slots)
+        self.graph.replay()
+        return self.result(len(x))
+
+
+class Asserts(Padded):
+    """Another exception."""
+
+    def check(self, x):
+        """An assertion."""
+        assert len(x) <= self.rows
 
 
 class CutsOff(Padded):
@@ -394,6 +436,25 @@ class CapturesAnew(Safe):
         Padded.check(self, x)
         if self.replaced():
             Safe.capture(self)
+
+
+class SafeCapturesInRun(Safe):
+    """A graph a call."""
+
+    def fill(self, x, slots):
+        """And records anew."""
+        super().fill(x, slots)
+        Padded.capture(self)
+
+
+class SafeCapturesInRunAlone(SafeCapturesInRun):
+    """The constructor warms up, and no more."""
+
+    def capture(self):
+        """Not yet."""
+        self.step(self.x, self.slots, self.out)
+        self.device.synchronize()
+        self.remember()
 
 
 class ChecksTooLate(Safe):
