@@ -17,7 +17,7 @@ from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
 from s13lib.grading.parts import capture as checks
 from s13lib.grading.watched import WatchedDevice, watched
-from s13lib.grading.wrong import runners
+from s13lib.grading.wrong import runners, safe_runners
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ class NotebooksDevice(runners.Fixed):
         best_device().synchronize()
 
 
-class AsksTheGraph(runners.Safe):
+class AsksTheGraph(safe_runners.Safe):
     """Looks for the weight's address among what the graph reads."""
 
     def remember(self):
@@ -250,12 +250,12 @@ def test_a_second_capture_is_all_that_is_said():
     assert (verdict.expected.en, verdict.came.en) == ("captures: 1", "captures: 2")
 
 
-class WarmsUpInRun(runners.SafeCapturesInRun):
+class WarmsUpInRun(safe_runners.SafeCapturesInRun):
     """One of the many ways to capture at each call."""
 
     def fill(self, x, slots):
         runners.Padded.fill(self, x, slots)
-        runners.Safe.capture(self)
+        safe_runners.Safe.capture(self)
 
 
 def test_other_ways_to_capture_at_each_call_are_the_same_mistake():
@@ -303,7 +303,7 @@ def test_an_answer_that_writes_into_its_arguments_is_caught():
     assert verdict.came.en == "calls overwritten"
 
 
-@pytest.mark.parametrize(("key", "right"), [("4a", runners.Fixed), ("4b", runners.Padded), ("4c", runners.Safe)])
+@pytest.mark.parametrize(("key", "right"), [("4a", runners.Fixed), ("4b", runners.Padded), ("4c", safe_runners.Safe)])
 def test_the_wrong_answers_stand_on_right_ones(key, right):
     """So that each of them is wrong in one thing alone."""
     verdict = judge(key, lambda inputs: guard.observe(part(key), right, inputs), 1)

@@ -17,6 +17,7 @@ from torch import Tensor
 import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
 from s13lib.device import SoftGPU, prepare
 from s13lib.device.kernel import REGISTRY
+from s13lib.grading.capture_code import fixed_as_code, script_as_code
 from s13lib.grading.part import Part, Text
 from s13lib.grading.watched import WatchedDevice, watched
 
@@ -204,28 +205,6 @@ def view_fixed(inputs: tuple, value: dict) -> dict:
     return _by_call(value, [run | {"result": out} for run, out in zip(value["runs"], value["outputs"], strict=True)])
 
 
-class Code(str):
-    """Lines of code, shown as they are: what a learner may run in the notebook to repeat a case."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _literal(tensor: Tensor) -> str:
-    rounded = tensor.double().numpy().round(3) if tensor.is_floating_point() else tensor.numpy()
-    return f"torch.tensor({rounded.tolist()})"
-
-
-def fixed_as_code(inputs: tuple) -> Code:
-    """The calls of a case, for the notebook's ShiftStep."""
-    weight, calls = inputs
-    rows, width = calls[0][0].shape
-    lines = [f"step = ShiftStep({_literal(weight)})", f"runner = FixedRunner(device, step, {rows}, {width})"]
-    return Code("\n".join([*lines, *(f"runner.run({_literal(x)}, {shift})" for x, shift in calls)]))
-
-
 def tried_fixed(inputs: tuple) -> Text:
     """Say the calls."""
     _, calls = inputs
@@ -391,35 +370,6 @@ def tried_script(name: str, inputs: tuple) -> Text:
     return Text("; ".join([made, *said["en"]]), "；".join([made, *said["zh"]]))
 
 
-def script_as_code(runner: str, step: str, inputs: tuple) -> Code:
-    """A script, for the notebook's steps."""
-    weight, _, rows, calls = inputs
-    lines = [
-        f"step = {step}({_literal(weight)}, slots={SLOTS})",
-        f"runner = {runner}(device, step, {rows}, {len(weight)})",
-    ]
-    attribute = "weight.data" if any(what == "moved" for what, *_ in calls) else "weight"
-    for what, data, where in calls:
-        if what == "run":
-            too_many = "  # ValueError: too many rows" if len(where) > rows else ""
-            lines.append(f"runner.run({_literal(data)}, {_literal(where)}){too_many}")
-        else:
-            lines += [line.format(where=where, data=_literal(data), attribute=attribute) for line in CODE[what]]
-    return Code("\n".join(lines))
-
-
-CODE = {
-    "passed on": ("step.k_cache[0, {where}, 0] = step.v_cache[0, {where}, 0] = {data}  # another request's now",),
-    "scaled": ("step.weight.mul_(2)",),
-    "replaced": ("old = step.weight", "step.weight = device.tensor({data})  # from now on run raises ValueError"),
-    "moved": (
-        "old = step.weight.data",
-        "step.weight.data = device.tensor({data})  # from now on run raises ValueError",
-    ),
-    "put back": ("step.weight.data = old",),
-}
-
-
 def warm_up() -> None:
     """Compile the kernels, start the device, and capture once: the first capture of a process takes seconds."""
     prepare(REGISTRY[name] for name in KERNELS)
@@ -440,7 +390,7 @@ def drive_safe(answer: Callable, weight: Tensor, cache: Tensor, rows: int, calls
 def script_part(reference: type, make: Callable, drive: Callable, step: str) -> Part:
     """A part that runs scripts; ``step`` is the class that the notebook has for it."""
     said = partial(tried_script, reference.__name__)
-    code = partial(script_as_code, reference.__name__, step)
+    code = partial(script_as_code, reference.__name__, step, SLOTS)
     return Part(reference, make, drive, view_script, warm_up=warm_up, tried=said, shown_inputs=code)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from s13lib.grading.part import Text, Wrong
-from s13lib.grading.wrong import runners
+from s13lib.grading.wrong import runners, safe_runners
 
 STATIC = Text(
     "An earlier result changed when a later call ran: what you return is the static buffer, or a view of it. Hand out a copy.",
@@ -104,32 +104,32 @@ WRONG = {
             "run 直接按 batch 的实际大小调用 step。不用补齐，也没有残留的行，可是也没用 graph：这里要求回放。")),
     ),
     "4c": (
-        Wrong("no warm-up", runners.NoWarmUp, Text(
+        Wrong("no warm-up", safe_runners.NoWarmUp, Text(
             "The step's first call makes something of its own, and a capture cannot record that. Call it once before the capture.",
             "step 第一次被调用时要准备一些自己的东西，捕获录不下来。捕获之前先调用它一次。")),
-        Wrong("warm-up at slot 0", runners.WarmUpAtSlotZero, ZERO),
-        Wrong("a replaced weight is not noticed", runners.NotNoticed, Text(
+        Wrong("warm-up at slot 0", safe_runners.WarmUpAtSlotZero, ZERO),
+        Wrong("a replaced weight is not noticed", safe_runners.NotNoticed, Text(
             "The weight was replaced, and the graph went on with the old one without a word. Remember at the capture where it lies, and compare at each call.",
             "权重换掉了，graph 却不声不响地继续用旧的。捕获时记下它在哪里，每次调用都核对。")),
-        Wrong("compares objects", runners.SameObject, Text(
+        Wrong("compares objects", safe_runners.SameObject, Text(
             "step.weight.data = … leaves the tensor object and changes its memory. A graph knows addresses, not Python objects: compare addresses.",
             "step.weight.data = … 没有换张量对象，却换了它的内存。graph 认的是地址，不是 Python 对象：要比较地址。")),
-        Wrong("compares values", runners.SameValues, Text(
+        Wrong("compares values", safe_runners.SameValues, Text(
             "You refuse a weight that was changed in place. That one works: the graph reads the new values at the old address. Compare where it lies, not what it holds.",
             "原地修改的权重也被你拒绝了。那是可以的：graph 会在旧地址上读到新数值。要比较它在哪里，而不是里面是什么。")),
-        Wrong("captures anew", runners.CapturesAnew, Text(
+        Wrong("captures anew", safe_runners.CapturesAnew, Text(
             "You capture again when the weight was replaced. Here an error is asked for: a capture in the middle of serving stalls everybody, so the caller decides.",
             "权重换掉之后你又捕获了一次。这里要求报错：服务途中突然捕获，会让所有人都等着，应当由调用者决定。")),
-        Wrong("a capture at each call", runners.SafeCapturesInRun, Text(
+        Wrong("a capture at each call", safe_runners.SafeCapturesInRun, Text(
             "You capture at each call: so no weight is ever missed, but a capture costs more than launching. Capture once, in the constructor.",
             "你每次调用都重新捕获：这样当然不会漏掉权重的变化，可是捕获比直接启动还费时间。只在构造函数里捕获一次。")),
-        Wrong("a capture in run alone", runners.SafeCapturesInRunAlone, Text(
+        Wrong("a capture in run alone", safe_runners.SafeCapturesInRunAlone, Text(
             "The constructor captures nothing, and each call of run captures anew: that costs more than launching, and no replaced weight could ever be noticed. Capture where it happens once.",
             "构造函数里没有捕获，每次 run 却都重新捕获：这比直接启动还费时间，权重换没换也就无从谈起。在只执行一次的地方捕获。")),
-        Wrong("checks after the replay", runners.ChecksTooLate, Text(
+        Wrong("checks after the replay", safe_runners.ChecksTooLate, Text(
             "The error comes after the replay: by then the old weight's results are in the cache. Check before anything runs.",
             "报错是在回放之后：那时缓存里已经写进了用旧权重算出的结果。要在运行任何东西之前检查。")),
-        Wrong("stale rows", runners.SafeStale, STALE),
-        Wrong("static output", runners.SafeStatic, STATIC),
+        Wrong("stale rows", safe_runners.SafeStale, STALE),
+        Wrong("static output", safe_runners.SafeStatic, STATIC),
     ),
 }  # fmt: skip
