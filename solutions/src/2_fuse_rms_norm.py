@@ -15,6 +15,7 @@
 # 整个练习里，`x` 是注意力或 FFN 刚给出的结果，`residual` 是它要加上去的残差流。下面是教科书里的一层，以及它的 norm。
 # %% part="setup"
 import inspect
+import re
 
 import numpy as np
 import torch
@@ -33,8 +34,8 @@ torch.set_grad_enabled(False)
 device = SoftGPU()
 bard = load_checkpoint("bard")
 textbook = bard.textbook().model
-print(inspect.getsource(Block.forward))
-print(inspect.getsource(RMSNorm.forward))
+for method in (Block.forward, RMSNorm.forward):
+    print(re.sub(r"  # noqa.*", "", inspect.getsource(method)))
 
 
 # %% [markdown] part="2a" lang="en"
@@ -161,6 +162,7 @@ compare_outputs()
 # * `"outputs"`: the memory of what the function returned.
 #
 # A view (`view`, `t`, `select`, …) and an operation in place (`add_`, `mul_`, …) give a number that was there already.
+# The names alone do not tell: `reshape`, say, gives a view where it can, and a copy, with a new number, where it must.
 #
 # An **intermediate** is memory that some step gave, and that is neither an input nor an output. Write
 # `intermediates(record)`: how many there are, and their bytes in total, as a pair.
@@ -174,7 +176,7 @@ compare_outputs()
 # * `"steps"`：`(operation, memory, bytes)`，`memory` 是操作的结果所在内存的编号，`bytes` 是那块内存的大小；
 # * `"outputs"`：函数返回值所在的内存。
 #
-# 视图（`view`、`t`、`select` 等）和原地操作（`add_`、`mul_` 等）给出的编号，前面已经有过。
+# 视图（`view`、`t`、`select` 等）和原地操作（`add_`、`mul_` 等）给出的编号，前面已经有过。光看名字是不够的：比如 `reshape`，能给视图时给视图，不得已才复制，那时编号就是新的。
 #
 # **中间张量**是某一步给出、既不是输入也不是输出的内存。写出 `intermediates(record)`：有几个，一共多少字节，作为一对返回。
 #
@@ -266,6 +268,9 @@ show_counts()
 # 3. the normalised row is rounded;
 # 4. it is multiplied by `weight` in the tensors' own type (which rounds once more).
 #
+# How you write step 2 is up to you: dividing by the root, or float64 in between, shifts a value by less than a bf16
+# rounding can see, and the check takes numbers that do not lie on the edge of one. In float32 a millionth is allowed.
+#
 # Example: with the numbers of 2a in bfloat16, `residual` becomes `[3, 4]` and `x` becomes `[0.84765625, 1.1328125]`. To
 # try more, compare with the textbook's `norms[torch.bfloat16](x + residual)` of the cell above, whose weights are ones.
 # %% [markdown] part="2d" lang="zh"
@@ -279,6 +284,8 @@ show_counts()
 # 2. 平方、均值、eps、开方，以及与它相乘，都用 float32；
 # 3. 归一化后的行要舍入；
 # 4. 再用张量自己的类型乘 `weight`（又舍入一次）。
+#
+# 第 2 步怎么写随你：除以方根也好，中间用 float64 也好，差别都小到 bf16 的舍入看不出来，而检查用的数也都不在舍入的边界上。float32 允许百万分之一的误差。
 #
 # 例：2a 的那组数用 bfloat16，`residual` 变成 `[3, 4]`，`x` 变成 `[0.84765625, 1.1328125]`。想多试几组，可以和教科书比：上面单元格里的 `norms[torch.bfloat16](x + residual)`，它的权重全是 1。
 # %% part="2d"
@@ -375,3 +382,17 @@ def show_launches():
 
 
 show_launches()
+
+
+# %% [markdown] lang="en"
+# The first half of the guess holds: half of the pair's launches are gone, and with them the time that the host spent on
+# them. The device's work is another matter. It adds the same numbers and takes the same squares as before; what fusion
+# spares it is one pass over a row that is small enough to stay in the cache anyway. It may even have grown: your kernel
+# is compiled with bounds checks, so that a mistake is reported and does not crash Python, and the two built-in kernels
+# are not. On a busy machine the figures of one run say little about that; run the cell several times.
+#
+# So at batch 1 fusion saves launches, not work. With many rows it would also save the bytes that you counted in 2c.
+# %% [markdown] lang="zh"
+# 前一半猜得没错：这一对的启动少了一半，主机花在上面的时间也跟着省下了。设备的工作则是另一回事。要加的数、要算的平方和以前一样多；融合替它省掉的，只是把一行再走一遍，而这一行本来就小得能留在高速缓存里。它甚至可能变多了：你的 kernel 编译时带着越界检查，出错会报告出来，不会弄崩 Python，两个内置的 kernel 则不带。机器忙的时候，一次运行的数字说明不了什么，可以多运行几次。
+#
+# 所以 batch 为 1 时，融合省的是启动，不是工作。行数多的时候，你在 2c 里数过的那些字节也能省下来。

@@ -7,7 +7,7 @@ import torch
 pytest.importorskip("numba")
 
 from s13lib.device import F32, SoftGPU, best_device
-from s13lib.grading import guard
+from s13lib.grading import guard, inputs
 from s13lib.grading.judge import judge, judge_case
 from s13lib.grading.manifest import part
 from s13lib.grading.part import Trouble
@@ -64,20 +64,20 @@ def test_the_fused_layers_are_the_textbooks():
     cos, sin = rope_tables(torch.arange(4), 8, 1e4, torch.float32)
     plain = exercise._plain_layers(blocks, norm, x, cos, sin)
     fused = exercise.drive_stack(exercise.fused_layers, 3, 5, x, None)
-    assert fused["calls of add_rms_norm"] == 6
-    assert torch.allclose(fused["output"], plain, rtol=1e-5, atol=1e-5)
+    assert fused["add_rms_norm"] == 6
+    assert torch.allclose(fused["result"], plain, rtol=1e-5, atol=1e-5)
 
 
 def test_five_intermediates_vanish_in_fp32_and_seven_in_bf16():
     counted = [exercise.intermediates(record) for (record,) in exercise.make_records(np.random.default_rng(3))]
     assert counted[0][0] == 1
-    assert [number for number, _ in counted[4:7]] == [5, 7, 4]  # PyTorch's own norm adds eps in place
+    assert [number for number, _ in counted[5:8]] == [5, 7, 4]  # PyTorch's own norm adds eps in place
 
 
 def test_the_kernels_reference_agrees_with_the_library():
-    for inputs in exercise.make_rows(np.random.default_rng(4)):
-        _, x, residual, weight, eps, rows = inputs
-        got = exercise.drive_kernel(exercise.fused_add_rms_norm_kernel, *inputs)
+    for case in exercise.make_rows(np.random.default_rng(4)):
+        _, x, residual, weight, eps, rows = case
+        got = exercise.drive_kernel(exercise.fused_add_rms_norm_kernel, *case)
         want_x, want_residual = torch.tensor(x), torch.tensor(residual)
         real = want_residual[:rows], want_x[:rows]
         total, normed = torch.empty_like(real[0]), torch.empty_like(real[1])
@@ -85,6 +85,29 @@ def test_the_kernels_reference_agrees_with_the_library():
         want_residual[:rows], want_x[:rows] = total, normed
         np.testing.assert_allclose(np.asarray(got["residual"]), want_residual, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(np.asarray(got["x"]), want_x, rtol=1e-5, atol=1e-6)
+
+
+# ---- what a learner may look at and call
+
+
+def test_the_inputs_of_a_case_are_what_the_answer_gets():
+    blocks, norm, x, *rest = inputs("2b", 1, 3)
+    with torch.no_grad():
+        normed = exercise.fused_layers(blocks, norm, x, *rest)
+    assert normed.shape == x.shape
+    assert rest[-1].calls == 2 * len(blocks)
+    x, residual, weight, eps = inputs("2d", 1, 3)
+    assert (x.dtype, x.shape, weight.shape) == (torch.bfloat16, residual.shape, x.shape[-1:])
+    assert 0 < eps < 1
+    x, residual, weight, eps, rows = inputs("2e", 1, 2)
+    assert (x.shape, residual.shape, weight.shape, rows) == ((3, 4), (3, 4), (4,), 2)
+
+
+def test_names_do_not_tell_a_view_from_a_copy():
+    """The record that shows it has both kinds of reshape."""
+    (record,) = exercise.make_records(np.random.default_rng(1))[4]
+    assert [memory for name, memory, _ in record["steps"] if name == "reshape"] == [1, 2]
+    assert exercise.intermediates(record)[0] == 2
 
 
 # ---- right answers that are written otherwise

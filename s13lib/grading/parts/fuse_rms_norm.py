@@ -70,7 +70,7 @@ def view_pair(inputs: tuple, value: object) -> dict[str, object]:
         raise Refused(
             "Return two tensors: the normed one and the new residual.", "要返回两个张量：归一化后的，和新的残差。"
         )
-    return dict(zip(("normed", "new residual"), value, strict=True))
+    return dict(zip(("normed", "residual"), value, strict=True))
 
 
 # ---- 2b: in the textbook's blocks
@@ -105,8 +105,8 @@ def make_stacks(rng: np.random.Generator) -> list[tuple]:
     ]
 
 
-def drive_stack(answer: Callable, layers: int, weights_seed: int, x: Tensor, past: int | None) -> dict[str, object]:
-    """Run the answer on blocks with random weights, with a fused norm that counts its calls."""
+def stack_of(layers: int, weights_seed: int, x: Tensor, past: int | None) -> tuple:
+    """What the answer gets: blocks with random weights, and a fused norm, which counts its calls in ``.calls``."""
     config = DecoderConfig(layers, 16, 24, 2, 1, 8, 1, 1e4, 1e-5, True, 64)
     blocks, norm = make_blocks(config, weights_seed)
     draw = torch.Generator().manual_seed(weights_seed + 1)
@@ -115,18 +115,25 @@ def drive_stack(answer: Callable, layers: int, weights_seed: int, x: Tensor, pas
         cache = [tuple(torch.randn(x.shape[0], 1, past, 8, generator=draw) for _ in "kv") for _ in blocks]
     start = past or 0
     cos, sin = rope_tables(torch.arange(start, start + x.shape[1]), 8, 1e4, x.dtype)
-    calls = 0
 
     def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        nonlocal calls
-        calls += 1
+        add_rms_norm.calls += 1
         normed, total = torch.empty_like(x), torch.empty_like(x)
         kernels.add_rms_norm(residual, x, weight, eps, total, normed)
         return normed, total
 
+    add_rms_norm.calls = 0
+    return blocks, norm, x, cos, sin, cache, add_rms_norm
+
+
+def drive_stack(answer: Callable, layers: int, weights_seed: int, x: Tensor, past: int | None) -> dict[str, object]:
+    """Run the answer on such blocks."""
+    arguments = stack_of(layers, weights_seed, x, past)
+    *_, cache, add_rms_norm = arguments
     with torch.no_grad():
-        hidden = answer(blocks, norm, x, cos, sin, cache, add_rms_norm)
-    return {"output": hidden, "cached keys": cache and [pair[0] for pair in cache], "calls of add_rms_norm": calls}
+        hidden = answer(*arguments)
+    keys = cache and [pair[0] for pair in cache]
+    return {"result": hidden, "keys in cache": keys, "add_rms_norm": add_rms_norm.calls}
 
 
 def make_blocks(config: DecoderConfig, seed: int) -> tuple[list[Block], RMSNorm]:
@@ -173,6 +180,11 @@ def make_records(rng: np.random.Generator) -> list[tuple]:
         ([0], [("exp", 1, a), ("select", 1, a), ("add_", 1, a), ("sum", 2, b), ("mul", 3, c)], [3]),
         ([0, 1], [("view", 0, a), ("add_", 0, a), ("pow", 2, b), ("mean", 3, c), ("mul_", 1, a)], [1]),
         ([0], [("unsqueeze", 0, a), ("exp", 1, a), ("slice", 1, a)], [1, 0]),
+        (
+            [0],
+            [("exp", 1, a), ("reshape", 1, a), ("t", 1, a), ("reshape", 2, b), ("permute", 2, b), ("sum", 3, c)],
+            [3],
+        ),
     ]
     records = [dict(zip(("inputs", "steps", "outputs"), parts, strict=True)) for parts in by_hand]
     for dtype, fused in ((torch.float32, False), (torch.bfloat16, False), (torch.float32, True)):
@@ -215,7 +227,7 @@ def tried_record(inputs: tuple) -> Text:
     """A short record in full, else its size and its operations."""
     (record,) = inputs
     steps = record["steps"]
-    if len(steps) <= 5:
+    if len(steps) <= 6:
         return Text(f"intermediates({record})", f"intermediates({record})")
     names = ", ".join(name for name, _, _ in steps[:9])
     return Text(
@@ -388,14 +400,18 @@ def tried_rows(inputs: tuple) -> Text:
 
 PARTS = {
     "2a": Part(fused_add_rms_norm, make_pairs, view=view_pair, forbidden=LIBRARY, tolerance=1e-5),
-    "2b": Part(fused_layers, make_stacks, drive=drive_stack, tried=tried_stack, tolerance=1e-4),
+    "2b": Part(
+        fused_layers, make_stacks, drive=drive_stack, tried=tried_stack, tolerance=1e-4,
+        shown_inputs=lambda inputs: stack_of(*inputs),
+    ),
     "2c": Part(intermediates, make_records, view=view_count, tried=tried_record),
     "2d": Part(
         fused_add_rms_norm_, make_memories, drive=drive_in_place, tried=tried_memory, forbidden=LIBRARY,
-        writes=("memory",),
+        writes=("memory",), shown_inputs=lambda inputs: (*parts_of(*inputs[:2]), *inputs[2:]),
     ),
     "2e": Part(
         fused_add_rms_norm_kernel, make_rows, drive=drive_kernel, view=view_rows, tried=tried_rows, forbidden=LIBRARY,
         writes=("x", "residual"), tolerance=1e-5, seconds=COMPILER_SECONDS, warm_up=softgpu,
+        shown_inputs=lambda inputs: inputs[1:],
     ),
 }  # fmt: skip

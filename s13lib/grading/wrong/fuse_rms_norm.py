@@ -165,6 +165,30 @@ def by_name(record):
     return _counted([size for name, memory, size in record["steps"] if memory not in outside and name not in views])
 
 
+VIEWS = ("view", "t", "select")
+
+
+def by_two_kinds_of_name(record):
+    """Leaves out the three views that the text names, and what ends in an underscore."""
+    return _by_names(record, VIEWS)
+
+
+def by_many_names(record):
+    """Knows more views, and takes reshape for none."""
+    return _by_names(record, (*VIEWS, "transpose", "slice", "split", "unsqueeze", "expand", "permute"))
+
+
+def by_many_names_and_reshape(record):
+    """Takes reshape for a view."""
+    return _by_names(record, (*VIEWS, "transpose", "slice", "split", "unsqueeze", "expand", "permute", "reshape"))
+
+
+def _by_names(record, views):
+    outside = {*record["inputs"], *record["outputs"]}
+    new = [(memory, size) for name, memory, size in record["steps"] if name not in views and not name.endswith("_")]
+    return _counted([size for memory, size in new if memory not in outside])
+
+
 # ---- 2d
 
 
@@ -298,6 +322,15 @@ WRONG = {
         Wrong("by the operation's name", by_name, Text(
             "You leave views out by name but still count writes in place: look at the memory's number, not at the name.",
             "你按名字排除了视图，却还在数原地写入：要看的是内存的编号，不是名字。")),
+        Wrong("by three names and an underscore", by_two_kinds_of_name, Text(
+            "You go by names: view, t, select and a trailing underscore. Other operations give old memory as well: let the number decide whether it was there.",
+            "你是按名字判断的：view、t、select 和末尾的下划线。给出旧内存的操作还有别的：那块内存是不是本来就在，让编号来说。")),
+        Wrong("by many names", by_many_names, Text(
+            "Your list of names is long, and still not right: `reshape`, for one, gives old memory where it can. Compare numbers; then no list is needed.",
+            "你列的名字很多，可还是不对：比如 `reshape`，能不复制的时候给出的就是旧内存。比较编号就用不着列名字。")),
+        Wrong("by many names, reshape too", by_many_names_and_reshape, Text(
+            "You take every `reshape` for a view: it copies where it must, and then its number is new. Compare numbers; then no list is needed.",
+            "你把每个 `reshape` 都当成视图：必须复制的时候它会复制，编号就是新的。比较编号就用不着列名字。")),
         Wrong("bytes several times", bytes_of_every_step, Text(
             "The number is right, the bytes are not: add each memory's size once.",
             "个数对了，字节数不对：每块内存的大小只加一次。")),

@@ -127,6 +127,54 @@ def eps_outside(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: i
             x[r, i] = residual[r, i] * inverse * weight[i]
 
 
+def eps_forgotten(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: int):
+    """No eps."""
+    for r in range(rows):
+        squares = 0.0
+        for i in range(x.shape[1]):
+            residual[r, i] += x[r, i]
+            squares += residual[r, i] * residual[r, i]
+        inverse = 1.0 / np.sqrt(squares / x.shape[1])
+        for i in range(x.shape[1]):
+            x[r, i] = residual[r, i] * inverse * weight[i]
+
+
+def mean_over_all_rows(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: int):
+    """Divides by the number of rows of the tensor."""
+    for r in range(rows):
+        squares = 0.0
+        for i in range(x.shape[1]):
+            residual[r, i] += x[r, i]
+            squares += residual[r, i] * residual[r, i]
+        inverse = 1.0 / np.sqrt(squares / x.shape[0] + eps)
+        for i in range(x.shape[1]):
+            x[r, i] = residual[r, i] * inverse * weight[i]
+
+
+def mean_over_everything(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: int):
+    """Divides by the number of elements of the tensor."""
+    for r in range(rows):
+        squares = 0.0
+        for i in range(x.shape[1]):
+            residual[r, i] += x[r, i]
+            squares += residual[r, i] * residual[r, i]
+        inverse = 1.0 / np.sqrt(squares / (x.shape[0] * x.shape[1]) + eps)
+        for i in range(x.shape[1]):
+            x[r, i] = residual[r, i] * inverse * weight[i]
+
+
+def sum_of_squares(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: int):
+    """The mean's division is missing."""
+    for r in range(rows):
+        squares = 0.0
+        for i in range(x.shape[1]):
+            residual[r, i] += x[r, i]
+            squares += residual[r, i] * residual[r, i]
+        inverse = 1.0 / np.sqrt(squares + eps)
+        for i in range(x.shape[1]):
+            x[r, i] = residual[r, i] * inverse * weight[i]
+
+
 def whole_numbers(x: F32[2], residual: F32[2], weight: F32[1], eps: float, rows: int):
     """The squares are added up as integers."""
     for r in range(rows):
@@ -173,6 +221,18 @@ KERNELS = (
     Wrong("mean over the wrong length", mean_over_rows, Text(
         "You divide by the number of rows: the mean is over the elements of one row.",
         "你除以了行数：均值是对一行里的元素求的。")),
+    Wrong("mean over all rows", mean_over_all_rows, Text(
+        "You divide by x.shape[0], the number of rows of the tensor: the mean is over the elements of one row.",
+        "你除以了 x.shape[0]，也就是张量的行数：均值是对一行里的元素求的。")),
+    Wrong("mean over everything", mean_over_everything, Text(
+        "You divide by the number of all elements of the tensor: each row has a mean of its own.",
+        "你除以了张量里所有元素的个数：每一行有自己的均值。")),
+    Wrong("sum of squares", sum_of_squares, Text(
+        "You add the squares up but do not divide by their number: it is the mean of the squares.",
+        "平方加起来之后没有除以个数：要的是平方的均值。")),
+    Wrong("eps forgotten", eps_forgotten, Text(
+        "eps changes nothing in your kernel: a row of zeros would divide by zero.",
+        "你的 kernel 里 eps 没有起作用：遇到全零的行就会除以零。")),
     Wrong("eps outside the root", eps_outside, Text(
         "eps stands behind the root: it belongs to the mean of the squares, before the root is taken.",
         "eps 加在了开方之后：它应当先和平方的均值相加，再开方。")),
