@@ -191,18 +191,44 @@ class _Seen:
         return counts
 
 
-def _by_call(value: dict, runs: list[dict], made: tuple[str, ...] = (), **rest: object) -> dict[str, object]:
-    """What was captured and made first, then each call under its number.
+LABELS = {
+    "captures": Text("captures", "捕获次数"),
+    "replays": Text("replays", "回放次数"),
+    "launches": Text("launches", "启动次数"),
+    "step_calls": Text("calls of step", "step 的调用次数"),
+    "outcome": Text("outcome", "结局"),
+    "result": Text("result", "结果"),
+    "other_slots_written": Text("slots of others that were written", "写到了别人的 slot"),
+    "slots_written_by_constructor": Text("slots that the constructor wrote", "构造函数写过的 slot"),
+    "cache": Text("cache afterwards", "最后的缓存"),
+}
+
+
+def _labelled(seen: dict[str, object]) -> dict[Text, object]:
+    """The same with labels and words in both languages."""
+    said = {}
+    for name, value in seen.items():
+        if name.endswith(("_written", "_constructor")):
+            value = Text(str(value) if value else "none", str(value) if value else "没有")
+        elif value == "returned":
+            value = Text("returned", "正常返回")
+        said[LABELS[name]] = value
+    return said
+
+
+def _by_call(value: dict, runs: list[dict], made: dict | None = None, left: dict | None = None) -> dict[Text, object]:
+    """What was captured and made first, then each call under its number, then what is left.
 
     After a second capture nothing else counts: whoever captures too often does so in many ways.
     """
-    seen = {**{name: value[name] for name in made}, **{f"run {i}": run for i, run in enumerate(runs, start=1)}, **rest}
-    return {"captures": value["captures"], **(seen if value["captures"] < 2 else dict.fromkeys(seen))}
+    calls = {Text(f"call {i}", f"第 {i} 次调用"): _labelled(run) for i, run in enumerate(runs, start=1)}
+    seen = {**_labelled(made or {}), **calls, **_labelled(left or {})}
+    return {LABELS["captures"]: value["captures"], **(seen if value["captures"] < 2 else dict.fromkeys(seen))}
 
 
 def view_fixed(inputs: tuple, value: dict) -> dict:
     """By call."""
-    return _by_call(value, [run | {"result": out} for run, out in zip(value["runs"], value["outputs"], strict=True)])
+    return _by_call(value, [{"result": out} | run for run, out in zip(value["runs"], value["outputs"], strict=True)])
 
 
 def tried_fixed(inputs: tuple) -> Text:
@@ -341,7 +367,8 @@ def view_script(inputs: tuple, value: dict) -> dict:
     silent = dict.fromkeys(("replays", "launches", "step_calls", "result"))
     kept = iter(value["outputs_kept"])
     runs = [run | ({"result": next(kept)} if run["outcome"] == "returned" else silent) for run in value["runs"]]
-    return _by_call(value, runs, made=("slots_written_by_constructor",), cache=value["cache"])
+    made, left = ({name: value[name]} for name in ("slots_written_by_constructor", "cache"))
+    return _by_call(value, runs, made, left)
 
 
 HAPPENED = {

@@ -64,13 +64,16 @@ def _normal(
     return torch.from_numpy(rng.normal(size=shape).round(digits).astype(np.float32)).to(dtype)
 
 
+NORMED, NEW_RESIDUAL = Text("normed", "归一化后的张量"), Text("new residual", "新的残差")
+
+
 def view_pair(inputs: tuple, value: object) -> dict[str, object]:
     """The two results by name."""
     if not (isinstance(value, tuple | list) and len(value) == 2):
         raise Refused(
             "Return two tensors: the normed one and the new residual.", "要返回两个张量：归一化后的，和新的残差。"
         )
-    return dict(zip(("normed", "residual"), value, strict=True))
+    return dict(zip((NORMED, NEW_RESIDUAL), value, strict=True))
 
 
 # ---- 2b: in the textbook's blocks
@@ -133,7 +136,16 @@ def drive_stack(answer: Callable, layers: int, weights_seed: int, x: Tensor, pas
     with torch.no_grad():
         hidden = answer(*arguments)
     keys = cache and [pair[0] for pair in cache]
-    return {"result": hidden, "keys in cache": keys, "add_rms_norm": add_rms_norm.calls}
+    return {"output": hidden, "keys": keys, "calls": add_rms_norm.calls}
+
+
+def view_stack(inputs: tuple, value: dict) -> dict[Text, object]:
+    """The same, in words."""
+    return {
+        Text("output", "输出"): value["output"],
+        Text("keys in the cache", "缓存里的 key"): value["keys"],
+        Text("calls of add_rms_norm", "add_rms_norm 的调用次数"): value["calls"],
+    }
 
 
 def make_blocks(config: DecoderConfig, seed: int) -> tuple[list[Block], RMSNorm]:
@@ -216,11 +228,14 @@ def _plain_layers(blocks, norm, x, cos, sin):
     return norm(x)
 
 
+HOW_MANY, BYTES = Text("intermediates", "中间张量的个数"), Text("their bytes", "它们的字节数")
+
+
 def view_count(inputs: tuple, value: object) -> dict[str, object]:
     """The two numbers by name."""
     if not (isinstance(value, tuple | list) and len(value) == 2):
         raise Refused("Return two numbers: how many, and their bytes.", "要返回两个数：有几个，以及它们的字节数。")
-    return dict(zip(("intermediates", "bytes"), value, strict=True))
+    return dict(zip((HOW_MANY, BYTES), value, strict=True))
 
 
 def tried_record(inputs: tuple) -> Text:
@@ -401,7 +416,7 @@ def tried_rows(inputs: tuple) -> Text:
 PARTS = {
     "2a": Part(fused_add_rms_norm, make_pairs, view=view_pair, forbidden=LIBRARY, tolerance=1e-5),
     "2b": Part(
-        fused_layers, make_stacks, drive=drive_stack, tried=tried_stack, tolerance=1e-4,
+        fused_layers, make_stacks, drive=drive_stack, view=view_stack, tried=tried_stack, tolerance=1e-4,
         shown_inputs=lambda inputs: stack_of(*inputs),
     ),
     "2c": Part(intermediates, make_records, view=view_count, tried=tried_record),

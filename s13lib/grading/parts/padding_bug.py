@@ -14,7 +14,7 @@ from torch import Tensor
 from s13lib.buckets.layout import BucketLayout
 from s13lib.device import DeviceError
 from s13lib.grading.padding_steps import STEPS, Images, images_of, scratch_like
-from s13lib.grading.part import Part, Refused, Text
+from s13lib.grading.part import Noted, Part, Refused, Text
 from s13lib.grading.service import BLOCK_SIZE, BLOCKS, SCRATCH_SLOTS, Service, changed_slots
 from s13lib.graphs.padding import naive, scratch
 from s13lib.model.batch import DecodeBatch
@@ -125,18 +125,43 @@ def _refuse_what_stopped(value: dict) -> None:
         raise Refused(said.en, said.zh)
 
 
+OVERWRITTEN = Text("overwritten", "被覆盖的 slot")
+OWNERS_ZH = {
+    "nobody": "没有主人", "waiting request": "等待中的请求", "scratch block": "scratch block", "no write": "不写",
+    "nowhere": "缓存之外",
+}  # fmt: skip
+
+
+def _whose(row: str) -> Text:
+    """ "slot 5 → request 1" in both languages."""
+    slot, owner = row.split(" → ")
+    return Text(f"{slot} ({owner})", f"{slot}（{OWNERS_ZH.get(owner, owner)}）")
+
+
+def _overwritten(value: dict) -> Text:
+    rows = [_whose(row) for row in value["overwritten"]]
+    return Text(", ".join(row.en for row in rows) or "nobody", "、".join(row.zh for row in rows) or "没有")
+
+
 def view_careless(inputs: tuple, value: dict) -> dict:
     """What every field holds, and who is hit."""
     _refuse_what_stopped(value)
-    return {name: seen for name, seen in value.items() if name != "padding rows write"}
+    fields = {name: seen for name, seen in value.items() if isinstance(seen, Tensor)}
+    return fields | {OVERWRITTEN: _overwritten(value)}
 
 
 def view_harmless(inputs: tuple, value: dict) -> dict:
     """Scratch block or no slot at all: both are right. What the fields hold does not matter, if it fits."""
     _refuse_what_stopped(value)
-    rows = ["harmless" if row.endswith(HARMLESS) else row for row in value["padding rows write"]]
+    harmless = Text("harmless", "无害")
+    rows = {
+        Text(f"padding row {number} writes to", f"第 {number} 个补齐行写到"): (
+            harmless if row.endswith(HARMLESS) else _whose(row)
+        )
+        for number, row in enumerate(value["padding rows write"], start=1)
+    }
     places = {name: _place(seen) for name, seen in value.items() if isinstance(seen, Tensor)}
-    return {"padding rows write": rows, "overwritten": value["overwritten"], **places}
+    return {**rows, OVERWRITTEN: _overwritten(value), **places}
 
 
 def policy_inputs(inputs: tuple) -> tuple[PagedKVCache, DecodeBatch]:
@@ -232,14 +257,22 @@ def snapshots(inputs: tuple) -> Images:
     return before.clone(), after.clone(), slot_mapping.clone(), list(own_slots)
 
 
-def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> str:
-    """Whether the assertion raises. What it returns does not count."""
+def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> dict[str, str | None]:
+    """What the assertion raises, if it does. What it returns does not count."""
     images = snapshots((kind, lengths, size))
     try:
         answer(*images)
-    except AssertionError:
-        return "AssertionError"
-    return "silent"
+    except AssertionError as alarm:
+        return {"alarm": repr(alarm)}
+    return {"alarm": None}
+
+
+def view_alarm(inputs: tuple, value: dict) -> Text | Noted:
+    """Whether there was an alarm; its own words are a note."""
+    alarm = value["alarm"]
+    if alarm is None:
+        return Text("no alarm", "没有报警")
+    return Noted(Text("an alarm", "报警"), Text(alarm, alarm))
 
 
 def tried_step(inputs: tuple) -> Text:
@@ -265,7 +298,7 @@ PARTS = {
     ),
     "3b": Part(sizes_where_it_shows, make_layouts),
     "3c": Part(
-        assert_padding_is_harmless, make_steps, drive_assertion, warm_up=warm_up, tried=tried_step,
+        assert_padding_is_harmless, make_steps, drive_assertion, view_alarm, warm_up=warm_up, tried=tried_step,
         shown_inputs=snapshots,
     ),
     "3d": Part(
