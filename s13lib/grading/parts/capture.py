@@ -210,8 +210,8 @@ def _labelled(seen: dict[str, object]) -> dict[Text, object]:
     for name, value in seen.items():
         if name.endswith(("_written", "_constructor")):
             value = Text(str(value) if value else "none", str(value) if value else "没有")
-        elif value == "returned":
-            value = Text("returned", "正常返回")
+        elif name == "outcome":
+            value = Text(value, "正常返回" if value == "returned" else value)
         said[LABELS[name]] = value
     return said
 

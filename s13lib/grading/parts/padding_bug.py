@@ -143,11 +143,15 @@ def _overwritten(value: dict) -> Text:
     return Text(", ".join(row.en for row in rows) or "nobody", "、".join(row.zh for row in rows) or "没有")
 
 
+def _fields(value: dict) -> dict[Text, Tensor]:
+    """The fields alone, under their names in the code."""
+    return {Text(name, name): seen for name, seen in value.items() if isinstance(seen, Tensor)}
+
+
 def view_careless(inputs: tuple, value: dict) -> dict:
     """What every field holds, and who is hit."""
     _refuse_what_stopped(value)
-    fields = {name: seen for name, seen in value.items() if isinstance(seen, Tensor)}
-    return fields | {OVERWRITTEN: _overwritten(value)}
+    return _fields(value) | {OVERWRITTEN: _overwritten(value)}
 
 
 def view_harmless(inputs: tuple, value: dict) -> dict:
@@ -160,7 +164,7 @@ def view_harmless(inputs: tuple, value: dict) -> dict:
         )
         for number, row in enumerate(value["padding rows write"], start=1)
     }
-    places = {name: _place(seen) for name, seen in value.items() if isinstance(seen, Tensor)}
+    places = {name: _place(seen) for name, seen in _fields(value).items()}
     return {**rows, OVERWRITTEN: _overwritten(value), **places}
 
 
@@ -216,6 +220,7 @@ def make_layouts(rng: np.random.Generator) -> list[tuple]:
         ([8, 2, 4], [0, 1, 4, 5, 9, 9, 9, 12], ["anna", None, None, "dora"], 4, 11),
         ([3, 8], [12, 4, 4, 4, 4, 4, 4, 0], [None, None, None, "dora"], 4, 9),
         ([2, 6], [4, 4, 4, 0, 4, 0], ["anna", None], 4, 6),
+        ([1, 2, 4, 8], [12] * 8, full, 4, 8),
     ]
     for _ in range(4):
         block_size = int(rng.choice([2, 4, 16]))
