@@ -391,8 +391,8 @@ show_launches()
 # is compiled with bounds checks, so that a mistake is reported and does not crash Python, and the two built-in kernels
 # are not. On a busy machine the figures of one run say little about that; run the cell several times.
 #
-# So at batch 1 fusion saves launches, not work. With many rows it would also save the bytes that you counted in 2c.
+# So at batch 1 fusion saves launches, and hardly any work. With many rows it would also save the bytes that you counted in 2c.
 # %% [markdown] lang="zh"
 # 前一半猜得没错：这一对的启动少了一半，主机花在上面的时间也跟着省下了。设备的工作则是另一回事。要加的数、要算的平方和以前一样多；融合替它省掉的，只是把一行再走一遍，而这一行本来就小得能留在高速缓存里。它甚至可能变多了：你的 kernel 编译时带着越界检查，出错会报告出来，不会弄崩 Python，两个内置的 kernel 则不带。机器忙的时候，一次运行的数字说明不了什么，可以多运行几次。
 #
-# 所以 batch 为 1 时，融合省的是启动，不是工作。行数多的时候，你在 2c 里数过的那些字节也能省下来。
+# 所以 batch 为 1 时，融合省的是启动，设备的工作几乎不省。行数多的时候，你在 2c 里数过的那些字节也能省下来。

@@ -63,11 +63,11 @@ look_at_held()
 # You make the result with `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)`;
 # `held.tensors()` gives the five of `held` in this order.
 #
-# The check captures a real step with your policy, runs it, and looks at whose slots were hit.
+# The check captures a real step with your policy, runs it, and looks at what your rows hold and at whose slots were hit.
 # %% [markdown] part="3a" lang="zh"
 # 写出 `careless_rows(cache, held)`，也就是“反正没人看这些行，填零就行”的策略：`held` 的每一行都用 token 0、位置 0、slot 0、全零的 block table，上下文长度为 1（每一行的注意力至少要有一个 token 可读）。比如有两行时，`slot_mapping` 是 [0, 0]，`context_lens` 是 [1, 1]。形状和 dtype 要和 `held` 一致。结果用 `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)` 来建，`held.tensors()` 按同样的顺序给出 `held` 的五个张量。
 #
-# 检查会用你的策略捕获真实的一步，运行它，再看写坏了谁的 slot。
+# 检查会用你的策略捕获真实的一步，运行它，再看你的行里填了什么、写坏了谁的 slot。
 # %% part="3a"
 def careless_rows(cache, held):
     ### BEGIN SOLUTION
