@@ -14,7 +14,7 @@ from tests.grading.conftest import notebook
 from tools.build_exercises import read_source, without_solution
 from tools.notebook_source import Code
 
-WRONG_IMPORT = re.compile(r"from s13lib\.grading\.wrong(?:\.(\w+) import|\s+import (\w+))")
+WRONG_IMPORT = re.compile(r"from s13lib\.grading\.wrong(?:\.(\w+) import|\s+import ([\w, ]+))")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def wrong_modules(name: str) -> dict[str, str]:
     source = resources.files("s13lib.grading.wrong").joinpath(f"{name}.py").read_text(encoding="utf-8")
     found = {}
     for match in WRONG_IMPORT.finditer(source):
-        found |= wrong_modules(match[1] or match[2])
+        for module in (match[1] or match[2]).split(", "):
+            found |= wrong_modules(module)
     return found | {name: source}
 
 
