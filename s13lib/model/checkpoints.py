@@ -12,10 +12,11 @@ import torch
 from safetensors.torch import load
 from torch import Tensor
 
-from s13lib.device import SoftGPU, best_device
+from s13lib.device import Device, best_device
 from s13lib.errors import look_up
 from s13lib.kernels.textbook import DecoderConfig, TextbookDecoder
 from s13lib.model.decoder import DecoderModel
+from s13lib.model.stages import Stage
 from s13lib.model.tokenizer import CharTokenizer
 from s13lib.model.weights import DecoderWeights
 
@@ -50,8 +51,8 @@ class Checkpoint:
     tokenizer: Tokenizer
     end: int | None
 
-    def model(self, stage: int = 15, device: SoftGPU | None = None, **options: object) -> DecoderModel:
-        """The decoder at a fusion stage; ``options`` are those of ``DecoderModel``."""
+    def model(self, stage: Stage | None = None, device: Device | None = None, **options: object) -> DecoderModel:
+        """The decoder at a fusion stage, by default the device's first; ``options`` are those of ``DecoderModel``."""
         device = device if device is not None else best_device()
         weights = DecoderWeights.from_state_dict(self.config, self.state, device)
         return DecoderModel(self.config, weights, stage, device, **options)

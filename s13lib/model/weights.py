@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from s13lib.device import SoftGPU
+from s13lib.device import Device
 from s13lib.errors import InputError
-from s13lib.kernels.textbook import DecoderConfig
+from s13lib.kernels.textbook import DecoderConfig, TextbookDecoder
 from s13lib.progress import Progress
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer, float32. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
+    """One layer, norms in float32. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
 
     Shapes: norm, norm_2 (hidden,); qkv (q_width + 2·kv_width, hidden); o (hidden, q_width); gate_up (2·ffn, hidden);
     down (hidden, ffn).
@@ -37,7 +38,10 @@ class LayerWeights:
 
 @dataclass(frozen=True)
 class DecoderWeights:
-    """All weights, float32: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,)."""
+    """All weights: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,).
+
+    Matrices are float32 on SoftGPU, bfloat16 or float16 on CUDA; norms are float32.
+    """
 
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
@@ -46,9 +50,18 @@ class DecoderWeights:
 
     @classmethod
     def from_state_dict(
-        cls, config: DecoderConfig, state: Mapping[str, Tensor], device: SoftGPU, progress: bool = True
+        cls,
+        config: DecoderConfig,
+        state: Mapping[str, Tensor],
+        device: Device,
+        progress: bool = True,
+        dtype: torch.dtype | None = None,
     ) -> DecoderWeights:
-        """Copy weights to ``device``. A missing tensor or one of another shape is an ``InputError``."""
+        """Copy weights to ``device``, matrices as ``dtype`` (default: the device's ``weight_dtype``).
+
+        A missing tensor or one of another shape is an ``InputError``.
+        """
+        dtype = device.weight_dtype if dtype is None else dtype
         q_width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
 
         def put(name: str, parts: list[str], width: int, heights: list[int]) -> Tensor:
@@ -57,9 +70,10 @@ class DecoderWeights:
                 expected = (height, width) if width else (height,)
                 if part not in state:
                     raise InputError(f"weights: {part} is missing.")
-                if tuple(state[part].shape) != expected:
-                    raise InputError(f"weights: {part} has shape {tuple(state[part].shape)}: must be {expected}.")
-                tensors.append(state[part].to(torch.float32))
+                tensor = state[part]
+                if tuple(tensor.shape) != expected:
+                    raise InputError(f"weights: {part} has shape {tuple(tensor.shape)}: must be {expected}.")
+                tensors.append(tensor.to(dtype if width else torch.float32))
             return device.tensor(torch.cat(tensors), name=name)
 
         layers = []
@@ -92,3 +106,31 @@ class DecoderWeights:
             final_norm = put("final_norm", ["model.norm.weight"], 0, [config.hidden])
             head = embedding if config.tied else put("lm_head", ["lm_head.weight"], config.hidden, [config.vocab])
         return cls(embedding, tuple(layers), final_norm, head)
+
+
+class RandomState(Mapping[str, Tensor]):
+    """A state dict of random weights, each drawn when it is read, on ``device``: for measuring shapes without a model.
+
+    Matrices are normal with variance 1 ÷ inputs, so that activations keep their size; norms lie around 1.
+    """
+
+    def __init__(self, config: DecoderConfig, device: Device, seed: int = 0) -> None:
+        with torch.device("meta"):
+            self._like = TextbookDecoder(config).state_dict()
+        self._device, self._seed = device, seed
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape = self._like[name].shape
+        matrix = len(shape) == 2
+        tensor = self._device.empty(tuple(shape), self._device.weight_dtype if matrix else torch.float32)
+        # A stream for each tensor: what is read before does not matter.
+        stream = torch.Generator(tensor.device).manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
+        if matrix:
+            return tensor.normal_(0.0, shape[1] ** -0.5, generator=stream)
+        return tensor.normal_(1.0, 0.1, generator=stream)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._like)
+
+    def __len__(self) -> int:
+        return len(self._like)
