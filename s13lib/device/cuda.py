@@ -61,12 +61,13 @@ class CudaDevice:
     """
 
     kind = "cuda"
+    place = "cuda"  # torch's name of where its tensors are
     binds_steps = True
 
     def __init__(self) -> None:
         if problem := cuda_problem():
             raise InputError(f"the CUDA device cannot be used: {problem}.")
-        self.where = torch.device("cuda", torch.cuda.current_device())
+        self.where = torch.device(self.place, torch.cuda.current_device())
         #: Warm-ups and captures run here, all on one stream: the default one cannot be captured.
         self.side_stream = torch.cuda.Stream()
         self.processors = usable_processors()

@@ -5,11 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from s13lib.device import Graph, Pool
+from s13lib.device.protocol import Graph, Pool
 from s13lib.errors import InputError, require
 from s13lib.graphs.padding import Padding, padding_named, scratch
 from s13lib.model.batch import DecodeBatch
-from s13lib.model.buffers import StepBuffers
 from s13lib.model.decoder import DecoderModel
 
 
@@ -50,7 +49,7 @@ class GraphRunner:
         with model.device.warm_up():
             model.launch_step(self.inputs, self.logits)
         with model.device.graph(pool) as graph:
-            model.launch_step(self.inputs, self.logits, StepBuffers(model.device, model.config, batch_size))
+            model.launch_step(self.inputs, self.logits, model.new_buffers(batch_size))
         self.graph: Graph = graph
         self._input_addresses = _addresses(self.inputs)
         self._weights = model.weights  # kept: a CUDA graph does not hold what PyTorch's own operators read

@@ -58,10 +58,10 @@ class DecoderModel:
         self._cos = self.device.tensor(cos[:, :half].to(torch.float32).contiguous(), name="cos")
         self._sin = self.device.tensor(sin[:, :half].to(torch.float32).contiguous(), name="sin")
         self._inputs = DecodeBatch.static(self.device, max_rows, self.cache.max_blocks)
-        self._buffers = StepBuffers(self.device, config, max_rows)
         self._eager: dict[int, tuple[DecodeBatch, StepBuffers]] = {}
         self.weights_generation = 0
         self.weights = weights
+        self._buffers = self.new_buffers(max_rows)
 
     @property
     def weights(self) -> DecoderWeights:
@@ -88,7 +88,7 @@ class DecoderModel:
         if self.stage == TORCH:
             torch_step(self, inputs, logits, last_only)
             return
-        b = buffers or StepBuffers(self.device, self.config, inputs.rows)
+        b = buffers or self.new_buffers(inputs.rows)
         if not self.device.binds_steps:
             self._launch(self.device.kernels, inputs, logits, b, last_only)
             return
@@ -155,6 +155,10 @@ class DecoderModel:
             least, end = allowed[name]
             for extreme in (int(tensor.min()), int(tensor.max())):
                 require(least <= extreme < end, name, extreme, f"{least} to {end - 1}")
+
+    def new_buffers(self, rows: int) -> StepBuffers:
+        """Buffers for a step of ``rows`` rows; nothing is allocated before a kernel needs it."""
+        return StepBuffers(self.device, self.config, rows, self.weights.embedding.dtype)
 
     def eager_buffers(self, rows: int) -> tuple[DecodeBatch, StepBuffers]:
         """The model's own inputs and intermediates for an eager step of ``rows`` rows, the same ones at each call."""
