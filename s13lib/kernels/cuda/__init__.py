@@ -5,8 +5,7 @@
     flag = torch.zeros(1, dtype=torch.int64, device="cuda")
     bound = KERNELS["linear"].bind(flag, x, weight, out)     # checks, chooses the form, compiles
     bound.launch()                                           # as often as one likes; launch(stream) elsewhere
-    linear = KERNELS["linear"].launcher(flag)                # linear(x, weight, out) launches at once
-    if (word := int(flag)): raise DeviceError(describe(word))
+    if (word := int(flag)): raise DeviceError(describe_error(word))
 
 Rules that every one of them keeps:
 
@@ -28,14 +27,7 @@ try:
 except ImportError:
     raise InputError("the CUDA kernels need the package triton, which is not installed (it is for Linux).") from None
 
-from s13lib.kernels.cuda import attention, elementwise, linear, norm
-from s13lib.kernels.cuda.errors import describe
-from s13lib.kernels.cuda.kernel import INTERPRETED, BoundLaunch, CudaKernel, Plan
+from s13lib.kernels.cuda import attention, elementwise, linear, norm  # noqa: F401 — they register the kernels
+from s13lib.kernels.cuda.kernel import INTERPRETED, KERNELS, BoundLaunch, CudaKernel, Plan
 
-__all__ = ["INTERPRETED", "KERNELS", "BoundLaunch", "CudaKernel", "Plan", "describe"]
-
-KERNELS: dict[str, CudaKernel] = {
-    kernel.name: kernel
-    for module in (elementwise, norm, linear, attention)
-    for kernel in module.KERNELS
-}
+__all__ = ["INTERPRETED", "KERNELS", "BoundLaunch", "CudaKernel", "Plan"]

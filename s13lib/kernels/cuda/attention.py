@@ -19,9 +19,10 @@ import triton
 import triton.language as tl
 from torch import Tensor, float32, int32
 
-from s13lib.kernels.cuda.errors import BLOCK_WORD, CONTEXT_WORD, POSITION_WORD, SLOT_WORD, report, reporter_word
+from s13lib.device.types import F32, I32, I64
+from s13lib.kernels.cuda.errors import BLOCK_WORD, CONTEXT_WORD, POSITION_WORD, SLOT_WORD, report
 from s13lib.kernels.cuda.forms import ATTENTION, form_for, power_of_two
-from s13lib.kernels.cuda.kernel import CudaKernel, Plan
+from s13lib.kernels.cuda.kernel import Plan, cuda_kernel
 from s13lib.kernels.cuda.scratch import scratch
 
 NO_SLOT = tl.constexpr(-1)
@@ -59,7 +60,7 @@ def attend(q, keys, values, valid, scale_log2, largest, total, mixed):
 
 
 @triton.jit(repr=lambda of: "rope_append_attention", do_not_specialize=["slots", "longest", "most_blocks"])
-def rope_append_attention(
+def decode_piece(
     q,
     k,
     v,
@@ -88,7 +89,6 @@ def rope_append_attention(
     BLOCK_SIZE: tl.constexpr,
     SPLITS: tl.constexpr,
     TILE: tl.constexpr,
-    REPORTER: tl.constexpr,
 ):
     """Program (piece, key-value head, row). HEADS and DIM are GROUP and HEAD_DIM rounded up to powers of two."""
     piece, kv_head, row = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -98,7 +98,7 @@ def rope_append_attention(
     context = tl.load(context_lens + row)
     if (position < 0) | (position >= longest):
         if reports:
-            report(flag, POSITION_WORD | REPORTER, position)
+            report(flag, POSITION_WORD, position)
         return
 
     dim = tl.arange(0, DIM)
@@ -114,10 +114,10 @@ def rope_append_attention(
             tl.store(k_cache + written, new_key.to(kind), mask=in_head)
             tl.store(v_cache + written, new_value.to(kind), mask=in_head)
         elif (slot != NO_SLOT) & reports:
-            report(flag, SLOT_WORD | REPORTER, slot)
+            report(flag, SLOT_WORD, slot)
     if (context < 0) | (context > most_blocks * BLOCK_SIZE):
         if reports:
-            report(flag, CONTEXT_WORD | REPORTER, context)
+            report(flag, CONTEXT_WORD, context)
         return
 
     tiles = tl.cdiv(context, TILE)
@@ -189,7 +189,7 @@ def rope_append_attention(
     first_bad = tl.min(bad, axis=0)
     if first_bad < FAR:
         if kv_head == 0:
-            report(flag, BLOCK_WORD | REPORTER, tl.load(table + first_bad // BLOCK_SIZE))
+            report(flag, BLOCK_WORD, tl.load(table + first_bad // BLOCK_SIZE))
         total = tl.full((HEADS,), -1.0, tl.float32)  # no sum of powers is negative: this row must not be written
 
     if pieces_used > 1:
@@ -225,22 +225,32 @@ def rope_append_attention(
     )
 
 
-def _plan(
+@cuda_kernel(
+    "q[rows, width] k[rows, kv_heads*head_dim] v[rows, kv_heads*head_dim] cos[longest, half] sin[longest, half] "
+    "positions[rows] slot_mapping[rows] block_tables[rows, most] context_lens[rows] k_cache[blocks, size, kv_heads, "
+    "head_dim] v_cache[blocks, size, kv_heads, head_dim] out[rows, width]; 2*half == head_dim, width % "
+    "(kv_heads*head_dim) == 0"
+)
+def rope_append_attention(
     flag: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    positions: Tensor,
-    slot_mapping: Tensor,
-    block_tables: Tensor,
-    context_lens: Tensor,
+    q: F32[2],
+    k: F32[2],
+    v: F32[2],
+    cos: F32[2],
+    sin: F32[2],
+    positions: I64[1],
+    slot_mapping: I64[1],
+    block_tables: I32[2],
+    context_lens: I32[1],
     scale: float,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    out: Tensor,
+    k_cache: F32[4],
+    v_cache: F32[4],
+    out: F32[2],
 ) -> Plan:
+    """Rotate q and k, append k and v, and attend over the first ``context_lens[r]`` tokens of row r's blocks.
+
+    Shapes as in ``reference``. Rows of one sequence stand together, in order of position. ``out`` must not be ``q``.
+    """
     rows, width = q.shape
     blocks, block_size, kv_heads, head_dim = k_cache.shape
     group = width // (kv_heads * head_dim)
@@ -254,7 +264,6 @@ def _plan(
         "BLOCK_SIZE": block_size,
         "SPLITS": form.splits,
         "TILE": form.tile,
-        "REPORTER": reporter_word("rope_append_attention"),
     }
     pieces = piece_sums = arrivals = None
     if form.splits > 1:
@@ -265,7 +274,5 @@ def _plan(
     arguments = (q, k, v, cos, sin, positions, slot_mapping, block_tables, context_lens, scale * LOG2_E, k_cache, v_cache)
     arguments += (out, pieces, piece_sums, arrivals, flag, blocks * block_size, cos.shape[0], block_tables.shape[1])
     options = {"num_warps": form.num_warps, "num_stages": form.num_stages}
-    return Plan(rope_append_attention, (form.splits, kv_heads, rows), arguments, constants, options)
+    return Plan(decode_piece, (form.splits, kv_heads, rows), arguments, constants, options)
 
-
-KERNELS = [CudaKernel("rope_append_attention", _plan)]

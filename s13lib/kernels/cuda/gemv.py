@@ -5,6 +5,7 @@ threads until the sums at the end. (A two-dimensional tile makes Triton pass eve
 its activation: seen in the code that it generates.)
 """
 
+# ruff: noqa: RUF005 — a Triton kernel cannot unpack tuples
 from __future__ import annotations
 
 import triton

@@ -1,4 +1,4 @@
-"""CudaKernel: a Triton kernel under the name and with the arguments of its SoftGPU twin; bound once, launched often.
+"""CudaKernel: a Triton kernel with the name and the arguments of its SoftGPU twin; bound once, launched often.
 
 A bound launch has done everything that does not change from launch to launch: the checks of shapes and types, the choice
 of the form, the compilation, the addresses. What is left is one call into Triton's launcher, with plain integers.
@@ -6,23 +6,26 @@ of the form, the compilation, the addresses. What is left is one call into Trito
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-import s13lib.kernels.softgpu  # noqa: F401 — registers the twins, whose parameters and shape rules are used here
-from s13lib.device.kernel import REGISTRY
+from s13lib.device.shapes import ShapeRule
+from s13lib.device.types import ArrayType
 from s13lib.errors import InputError, require
 
 INTERPRETED = triton.knobs.runtime.interpret
-"""Whether Triton's interpreter runs the kernels, on the CPU: TRITON_INTERPRET=1 when this module was imported."""
+"""Whether Triton's interpreter runs the kernels, on the CPU: TRITON_INTERPRET was 1 when this module was imported."""
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-MOST_BOUND = 8192
-"""Bound launches that a launcher keeps: enough for 32 layers × 7 kernels × 36 batch sizes."""
+
+#: The kernels by name; ``@cuda_kernel`` adds to it.
+KERNELS: dict[str, CudaKernel] = {}
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,13 @@ class Plan:
     Triton's (num_warps, num_stages).
     """
 
-    function: triton.runtime.jit.KernelInterface
+    function: Any
     grid: tuple[int, int, int]
     arguments: tuple
     constants: dict[str, object]
     options: dict[str, int] = field(default_factory=dict)
 
-    def compile(self) -> object:
+    def compile(self) -> Any:
         """Compile for the arguments' types and alignments, or take from Triton's cache. Nothing is launched."""
         return self.function.warmup(*self.arguments, grid=self.grid, **self.constants, **self.options)
 
@@ -54,10 +57,11 @@ class BoundLaunch:
 
     def __init__(self, kernel: CudaKernel, arguments: tuple, plan: Plan | None) -> None:
         self.kernel, self.arguments, self.plan = kernel, arguments, plan
+        self._arguments: tuple = ()
         if plan is None:
-            self._arguments, self._run = (), _nothing_to_do
+            self._run = _nothing_to_do
         elif INTERPRETED:
-            self._arguments, self._run = (), _interpreted(plan)
+            self._run = _interpreted(plan)
         else:
             # Integers instead of tensors: the launcher then asks neither torch nor the driver about each of them.
             named = {**dict(zip(plan.function.arg_names, plan.arguments, strict=False)), **plan.constants}
@@ -88,14 +92,19 @@ class CudaKernel:
     """One kernel of the table ``KERNELS``.
 
     Args:
-        name: that of the SoftGPU kernel whose parameters it has, in the same order.
-        plan: (error flag, *arguments) → ``Plan``; it may rely on checked arguments and on at least one row.
+        plan: a function (error flag, *arguments) → ``Plan`` whose parameters are annotated as those of a SoftGPU
+            kernel; here ``F32`` stands for any type in ``FLOATS``. It may rely on checked arguments and on at least one
+            row.
+        shapes: which dimensions must agree, see ``s13lib.device.shapes``.
     """
 
-    def __init__(self, name: str, plan: Callable[..., Plan]) -> None:
-        self.name, self._plan = name, plan
-        twin = REGISTRY[name]
-        self.parameters, self.shapes, self.__doc__ = twin.parameters, twin.shapes, twin.__doc__
+    def __init__(self, plan: Callable[..., Plan], shapes: str) -> None:
+        self._plan = plan
+        self.name, self.__doc__ = plan.__name__, plan.__doc__
+        _, *given = inspect.signature(plan, eval_str=True).parameters.values()
+        #: The type of each parameter by name: an ``ArrayType``, or ``float``.
+        self.parameters: dict[str, ArrayType | type] = {p.name: p.annotation for p in given}
+        self.shapes = ShapeRule.parse(shapes)
 
     def __repr__(self) -> str:
         return f"CudaKernel({self.name})"
@@ -115,59 +124,35 @@ class CudaKernel:
         """Check, choose the form, compile if need be: a launch that is ready. ``error_flag`` is int64 (1,)."""
         return BoundLaunch(self, arguments, self.plan(error_flag, *arguments))
 
-    def launcher(self, error_flag: Tensor, stream_of: Callable[[], int | None] = lambda: None) -> Callable[..., None]:
-        """A function that launches on its arguments: what ``device.kernels.<name>`` is.
-
-        It remembers bound launches by address, shape and type, so that a step which uses the same buffers again pays
-        for a look-up and not for a binding. ``stream_of()`` says where to launch.
-        """
-        bound: dict[tuple, BoundLaunch] = {}
-        key_of = self._key_function()
-
-        def launch(*arguments: object) -> None:
-            try:
-                key = key_of(*arguments)
-                found = bound.get(key)
-            except (AttributeError, TypeError):  # not tensors, or not as many: the check says which
-                found = key = None
-            if found is None:
-                found = self.bind(error_flag, *arguments)
-                if len(bound) >= MOST_BOUND:
-                    bound.clear()
-                # Without its tensors: whoever lies at that address with that shape and type is meant.
-                found.arguments = ()
-                bound[key] = found
-            found.launch(stream_of())
-
-        launch.__name__ = launch.__qualname__ = self.name
-        launch.__doc__ = self.__doc__
-        launch.kernel = self
-        return launch
-
-    def _key_function(self) -> Callable[..., tuple]:
-        """All that a bound launch depends on, in one tuple. Written out, since a loop would cost several times as much."""
-        parts = [
-            f"{p.name}.data_ptr(), {p.name}.shape, {p.name}.dtype, {p.name}.is_contiguous()" if p.is_array else p.name
-            for p in self.parameters
-        ]
-        return eval(f"lambda {', '.join(p.name for p in self.parameters)}: ({', '.join(parts)},)")
-
     def _check(self, error_flag: Tensor, arguments: tuple) -> None:
-        expected = [p.name for p in self.parameters]
-        require(len(arguments) == len(expected), f"{self.name}: arguments", len(arguments), ", ".join(expected))
+        expected = list(self.parameters)
+        allowed = f"{len(expected)}: {', '.join(expected)}"
+        require(len(arguments) == len(expected), f"{self.name}: the number of arguments", len(arguments), allowed)
         shapes = {}
-        for parameter, value in zip(self.parameters, arguments, strict=True):
-            where = f"{self.name}: {parameter.name}"
-            if not parameter.is_array:
+        for (name, kind), value in zip(self.parameters.items(), arguments, strict=True):
+            where = f"{self.name}: {name}"
+            if not isinstance(kind, ArrayType):
                 require(isinstance(value, int | float), where, value, "a number")
                 continue
             if not isinstance(value, Tensor):
                 raise InputError(f"{where} is of type {type(value).__name__}: must be a tensor.")
-            exact, rank = parameter.type.element.tensor_dtype, parameter.type.rank
+            exact = kind.element.tensor_dtype
             dtypes = FLOATS if exact is torch.float32 else (exact,)
             require(value.dtype in dtypes, f"{where}.dtype", value.dtype, " or ".join(map(str, dtypes)))
-            require(value.device == error_flag.device, f"{where}.device", str(value.device), str(error_flag.device))
-            require(value.ndim == rank, f"{where}.shape", tuple(value.shape), f"of {rank} dimension{'s'[: rank > 1]}")
-            require(value.is_contiguous(), f"{where}.stride()", value.stride(), "contiguous")
-            shapes[parameter.name] = tuple(value.shape)
+            place = str(error_flag.device)
+            require(value.device == error_flag.device, f"{where}.device", str(value.device), f"the device's, {place}")
+            rank = f"of {kind.rank} dimension{'s'[: kind.rank > 1]}"
+            require(value.ndim == kind.rank, f"{where}.shape", tuple(value.shape), rank)
+            require(value.is_contiguous(), f"{where}.stride()", value.stride(), f"contiguous for {tuple(value.shape)}")
+            shapes[name] = tuple(value.shape)
         self.shapes.explain(self.name, shapes)
+
+
+def cuda_kernel(shapes: str) -> Callable[[Callable[..., Plan]], CudaKernel]:
+    """Register a plan as the kernel of its name: ``@cuda_kernel("x[n] out[n]")``. Names and rules are SoftGPU's."""
+
+    def register(plan: Callable[..., Plan]) -> CudaKernel:
+        KERNELS[plan.__name__] = CudaKernel(plan, shapes)
+        return KERNELS[plan.__name__]
+
+    return register

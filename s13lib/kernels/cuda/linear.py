@@ -1,21 +1,70 @@
-"""The linear layers: seven kernels, all of them one of two Triton functions with another prologue and epilogue."""
+"""The linear layers: six kernels, all of them one of two Triton functions with another prologue and epilogue."""
 
 from __future__ import annotations
 
-from functools import partial
-
+import triton.language as tl
 from torch import Tensor
 
+from s13lib.device.types import F32
 from s13lib.kernels.cuda.dot import dot
 from s13lib.kernels.cuda.epilogue import ADD, QKV, STORE, SWIGLU
 from s13lib.kernels.cuda.forms import LINEAR, SMS, Gemv, form_for, power_of_two
 from s13lib.kernels.cuda.gemv import gemv
-from s13lib.kernels.cuda.kernel import CudaKernel, Plan
+from s13lib.kernels.cuda.kernel import Plan, cuda_kernel
+
+
+@cuda_kernel("x[rows, n] weight[m, n] out[rows, m]")
+def linear(flag: Tensor, x: F32[2], weight: F32[2], out: F32[2]) -> Plan:
+    """out = x·weightᵀ: x (rows, in), weight (out, in), out (rows, out)."""
+    return _plan("linear", STORE, x, weight, out)
+
+
+@cuda_kernel("x[rows, n] weight[m, n] residual[rows, m] out[rows, m]")
+def linear_add(flag: Tensor, x: F32[2], weight: F32[2], residual: F32[2], out: F32[2]) -> Plan:
+    """out = residual + x·weightᵀ (the o and down projections). ``out`` may be ``residual``, not ``x``."""
+    return _plan("linear_add", ADD, x, weight, out, residual=residual)
+
+
+@cuda_kernel("x[rows, n] weight[q + 2*kv, n] out_q[rows, q] out_k[rows, kv] out_v[rows, kv]")
+def linear_qkv(flag: Tensor, x: F32[2], weight: F32[2], out_q: F32[2], out_k: F32[2], out_v: F32[2]) -> Plan:
+    """q, k and v from one packed weight, rows in that order."""
+    return _plan("linear_qkv", QKV, x, weight, out_q, out_k=out_k, out_v=out_v)
+
+
+@cuda_kernel("x[rows, n] weight[2*width, n] out[rows, width]")
+def gate_up_silu_mul(flag: Tensor, x: F32[2], weight: F32[2], out: F32[2]) -> Plan:
+    """out = silu(x·gateᵀ)·(x·upᵀ): weight (2·width, in), the gate's rows first; out (rows, width)."""
+    return _plan("gate_up_silu_mul", SWIGLU, x, weight, out)
+
+
+@cuda_kernel(
+    "x[rows, hidden] norm_weight[hidden] weight[q + 2*kv, hidden] out_q[rows, q] out_k[rows, kv] out_v[rows, kv]"
+)
+def rms_norm_qkv(
+    flag: Tensor,
+    x: F32[2],
+    norm_weight: F32[1],
+    eps: float,
+    weight: F32[2],
+    out_q: F32[2],
+    out_k: F32[2],
+    out_v: F32[2],
+) -> Plan:
+    """``linear_qkv`` of ``rms_norm(x)``, which every program works out for itself."""
+    return _plan("rms_norm_qkv", QKV, x, weight, out_q, norm_weight, eps, out_k=out_k, out_v=out_v)
+
+
+@cuda_kernel("x[rows, hidden] norm_weight[hidden] weight[2*width, hidden] out[rows, width]")
+def rms_norm_gate_up_silu_mul(
+    flag: Tensor, x: F32[2], norm_weight: F32[1], eps: float, weight: F32[2], out: F32[2]
+) -> Plan:
+    """``gate_up_silu_mul`` of ``rms_norm(x)``, which every program works out for itself."""
+    return _plan("rms_norm_gate_up_silu_mul", SWIGLU, x, weight, out, norm_weight, eps)
 
 
 def _plan(
     name: str,
-    epilogue: object,
+    epilogue: tl.constexpr,
     x: Tensor,
     weight: Tensor,
     out: Tensor,
@@ -61,40 +110,3 @@ def _outputs(most: int, width: int) -> int:
     while most > 16 and -(-width // most) < SMS:
         most //= 2
     return most
-
-
-def _linear(name, flag, x, weight, out) -> Plan:
-    return _plan(name, STORE, x, weight, out)
-
-
-def _linear_add(name, flag, x, weight, residual, out) -> Plan:
-    return _plan(name, ADD, x, weight, out, residual=residual)
-
-
-def _linear_qkv(name, flag, x, weight, out_q, out_k, out_v) -> Plan:
-    return _plan(name, QKV, x, weight, out_q, out_k=out_k, out_v=out_v)
-
-
-def _gate_up_silu_mul(name, flag, x, weight, out) -> Plan:
-    return _plan(name, SWIGLU, x, weight, out)
-
-
-def _rms_norm_qkv(name, flag, x, norm_weight, eps, weight, out_q, out_k, out_v) -> Plan:
-    return _plan(name, QKV, x, weight, out_q, norm_weight, eps, out_k=out_k, out_v=out_v)
-
-
-def _rms_norm_gate_up_silu_mul(name, flag, x, norm_weight, eps, weight, out) -> Plan:
-    return _plan(name, SWIGLU, x, weight, out, norm_weight, eps)
-
-
-KERNELS = [
-    CudaKernel(name, partial(plan, name))
-    for name, plan in {
-        "linear": _linear,
-        "linear_add": _linear_add,
-        "linear_qkv": _linear_qkv,
-        "gate_up_silu_mul": _gate_up_silu_mul,
-        "rms_norm_qkv": _rms_norm_qkv,
-        "rms_norm_gate_up_silu_mul": _rms_norm_gate_up_silu_mul,
-    }.items()
-]

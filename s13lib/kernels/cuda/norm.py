@@ -6,12 +6,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from s13lib.device.types import F32
 from s13lib.kernels.cuda.forms import row_block
-from s13lib.kernels.cuda.kernel import CudaKernel, Plan
+from s13lib.kernels.cuda.kernel import Plan, cuda_kernel
 
 
 @triton.jit(repr=lambda of: of.constants["NAME"])
-def norm(
+def norm_row(
     x,
     delta,
     weight,
@@ -38,13 +39,23 @@ def norm(
     tl.store(out + at, (value * inverse * scale).to(out.dtype.element_ty), mask=inside)
 
 
-def _rms_norm(flag: Tensor, x: Tensor, weight: Tensor, eps: float, out: Tensor) -> Plan:
+@cuda_kernel("x[rows, hidden] weight[hidden] out[rows, hidden]")
+def rms_norm(flag: Tensor, x: F32[2], weight: F32[1], eps: float, out: F32[2]) -> Plan:
+    """out[r] = x[r] / sqrt(mean(x[r]²) + eps) · weight. ``out`` may be ``x``, not a residual."""
     return _plan("rms_norm", x, None, weight, eps, None, out)
 
 
-def _add_rms_norm(
-    flag: Tensor, residual: Tensor, delta: Tensor, weight: Tensor, eps: float, out_residual: Tensor, out: Tensor
+@cuda_kernel("residual[rows, hidden] delta[rows, hidden] weight[hidden] out_residual[rows, hidden] out[rows, hidden]")
+def add_rms_norm(
+    flag: Tensor,
+    residual: F32[2],
+    delta: F32[2],
+    weight: F32[1],
+    eps: float,
+    out_residual: F32[2],
+    out: F32[2],
 ) -> Plan:
+    """out_residual = residual + delta; out = rms_norm(out_residual). ``out`` must not be ``out_residual``."""
     return _plan("add_rms_norm", residual, delta, weight, eps, out_residual, out)
 
 
@@ -61,7 +72,4 @@ def _plan(
     block, num_warps = row_block(f"{name}: the row's width", width)
     constants = {"WIDTH": width, "NAME": name, "ADD": delta is not None, "BLOCK": block}
     arguments = (x, delta, weight, float(eps), out_residual, out)
-    return Plan(norm, (rows, 1, 1), arguments, constants, {"num_warps": num_warps})
-
-
-KERNELS = [CudaKernel("rms_norm", _rms_norm), CudaKernel("add_rms_norm", _add_rms_norm)]
+    return Plan(norm_row, (rows, 1, 1), arguments, constants, {"num_warps": num_warps})
