@@ -13,6 +13,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The tests know SoftGPU's figures. What they say of CUDA they say over a fake; tools/gpu_check.py runs the real one.
 os.environ.setdefault("S13_DEVICE", "softgpu")
 
+# Triton decides at import whether its interpreter runs a kernel, on the CPU: here it shall, wherever the tests run.
+os.environ.setdefault("TRITON_INTERPRET", "1")
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 

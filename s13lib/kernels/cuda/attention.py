@@ -161,7 +161,7 @@ def decode_piece(
         values = tl.load(v_cache + at, mask=in_head[None, :], other=0.0)
         largest, total, mixed = attend(query, keys, values, exists, scale_log2, largest, total, mixed)
 
-    for start in range(settled, end, TILE):
+    for start in tl.range(settled, end, TILE, num_stages=1):  # one or two steps: nothing to overlap
         token = start + lane
         inside = token < end
         block = tl.load(table + token // BLOCK_SIZE, mask=inside, other=0)
@@ -192,30 +192,31 @@ def decode_piece(
             report(flag, BLOCK_WORD, tl.load(table + first_bad // BLOCK_SIZE))
         total = tl.full((HEADS,), -1.0, tl.float32)  # no sum of powers is negative: this row must not be written
 
-    if pieces_used > 1:
-        place = (row * KV_HEADS + kv_head) * SPLITS
-        tl.store(piece_sums + (place + piece) * 2 * HEADS + head, largest)
-        tl.store(piece_sums + (place + piece) * 2 * HEADS + HEADS + head, total)
-        tl.store(pieces + ((place + piece) * HEADS + head[:, None]) * DIM + dim[None, :], mixed)
-        # All threads have stored before one of them says so; whoever then counts the last arrival sees all the stores
-        # (acquire and release, PTX memory model). The same order of barrier and atomic as in Triton's layer-norm tutorial.
-        tl.debug_barrier()
-        arrival = tl.atomic_add(arrivals + row * KV_HEADS + kv_head, 1, sem="acq_rel")
-        if arrival < pieces_used - 1:
-            return
-        tl.store(arrivals + row * KV_HEADS + kv_head, 0)
-        which = tl.arange(0, SPLITS)[:, None]
-        used = which < pieces_used
-        sums_at = piece_sums + (place + which) * 2 * HEADS + head[None, :]
-        # ".cg" reads past the first-level cache, which no other multiprocessor writes to.
-        each_largest = tl.load(sums_at, mask=used, other=float("-inf"), cache_modifier=".cg")
-        each_total = tl.load(sums_at + HEADS, mask=used, other=0.0, cache_modifier=".cg")
-        at = ((place + which) * HEADS + head[None, :])[:, :, None] * DIM + dim[None, None, :]
-        each_mixed = tl.load(pieces + at, mask=used[:, :, None], other=0.0, cache_modifier=".cg")
-        shrink = tl.exp2(each_largest - tl.max(each_largest, axis=0)[None, :])
-        any_bad = tl.min(each_total, axis=0) < 0
-        total = tl.where(any_bad, -1.0, tl.sum(each_total * shrink, axis=0))
-        mixed = tl.sum(each_mixed * shrink[:, :, None], axis=0)
+    if SPLITS > 1:
+        if pieces_used > 1:
+            place = (row * KV_HEADS + kv_head) * SPLITS
+            tl.store(piece_sums + (place + piece) * 2 * HEADS + head, largest)
+            tl.store(piece_sums + (place + piece) * 2 * HEADS + HEADS + head, total)
+            tl.store(pieces + ((place + piece) * HEADS + head[:, None]) * DIM + dim[None, :], mixed)
+            # All threads have stored before one of them says so; whoever then counts the last arrival sees all the stores
+            # (acquire and release, PTX memory model). The same order of barrier and atomic as in Triton's layer-norm tutorial.
+            tl.debug_barrier()
+            arrival = tl.atomic_add(arrivals + row * KV_HEADS + kv_head, 1, sem="acq_rel")
+            if arrival < pieces_used - 1:
+                return
+            tl.store(arrivals + row * KV_HEADS + kv_head, 0)
+            which = tl.arange(0, SPLITS)[:, None]
+            used = which < pieces_used
+            sums_at = piece_sums + (place + which) * 2 * HEADS + head[None, :]
+            # ".cg" reads past the first-level cache, which no other multiprocessor writes to.
+            each_largest = tl.load(sums_at, mask=used, other=float("-inf"), cache_modifier=".cg")
+            each_total = tl.load(sums_at + HEADS, mask=used, other=0.0, cache_modifier=".cg")
+            at = ((place + which) * HEADS + head[None, :])[:, :, None] * DIM + dim[None, None, :]
+            each_mixed = tl.load(pieces + at, mask=used[:, :, None], other=0.0, cache_modifier=".cg")
+            shrink = tl.exp2(each_largest - tl.max(each_largest, axis=0)[None, :])
+            any_bad = tl.min(each_total, axis=0) < 0
+            total = tl.where(any_bad, -1.0, tl.sum(each_total * shrink, axis=0))
+            mixed = tl.sum(each_mixed * shrink[:, :, None], axis=0)
 
     inverse = tl.where(context > 0, 1.0 / total, 0.0)  # a context of 0 gives zeros
     tl.store(

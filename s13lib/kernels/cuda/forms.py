@@ -48,7 +48,7 @@ class Dot:
 
 ANY = 2**31
 LINEAR: tuple[Gemv | Dot, ...] = (
-    Gemv(4, outputs=4, most_chunk=1024, num_warps=4),
+    Gemv(2, outputs=4, most_chunk=1024, num_warps=4),
     Dot(16, block_rows=16, most_outputs=64, chunk_bytes=256, num_warps=4, num_stages=4),
     Dot(32, block_rows=32, most_outputs=64, chunk_bytes=256, num_warps=4, num_stages=4),
     Dot(64, block_rows=64, most_outputs=128, chunk_bytes=128, num_warps=4, num_stages=4),

@@ -8,7 +8,7 @@ from torch import Tensor
 from s13lib.device.types import F32
 from s13lib.kernels.cuda.dot import dot
 from s13lib.kernels.cuda.epilogue import ADD, QKV, STORE, SWIGLU
-from s13lib.kernels.cuda.forms import LINEAR, SMS, Gemv, form_for, power_of_two
+from s13lib.kernels.cuda.forms import LINEAR, SMS, Dot, Gemv, form_for, power_of_two
 from s13lib.kernels.cuda.gemv import gemv
 from s13lib.kernels.cuda.kernel import Plan, cuda_kernel
 
@@ -96,7 +96,7 @@ def _plan(
     else:
         function, row_programs = dot, -(-rows // form.block_rows)
         constants["ROWS"] = form.block_rows
-        constants["OUTPUTS"] = _outputs(form.most_outputs // parts, width)
+        constants["OUTPUTS"] = _outputs(form, parts, width)
         constants["CHUNK"] = min(form.chunk_bytes // weight.itemsize, power_of_two(inner, least=16))
         options = {"num_warps": form.num_warps, "num_stages": form.num_stages}
     grid = (-(-width // constants["OUTPUTS"]), row_programs, 1)
@@ -105,8 +105,14 @@ def _plan(
     return Plan(function, grid, arguments, constants, options)
 
 
-def _outputs(most: int, width: int) -> int:
-    """The widest tile of outputs that still gives every multiprocessor a program; it does not depend on the rows."""
-    while most > 16 and -(-width // most) < SMS:
-        most //= 2
-    return most
+def _outputs(form: Dot, parts: int, width: int) -> int:
+    """How many outputs a program takes: whichever tile makes a multiprocessor read the fewest rows of x and weight.
+
+    Wide tiles read x less often, narrow ones keep all multiprocessors busy.
+    """
+
+    def rows_read(outputs: int) -> int:
+        programs = -(-width // outputs)
+        return -(-programs // SMS) * (form.block_rows + parts * outputs)
+
+    return min((outputs for outputs in (16, 32, 64, 128) if parts * outputs <= form.most_outputs), key=rows_read)
