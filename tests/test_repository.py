@@ -28,7 +28,8 @@ def requirement_lines() -> list[str]:
 
 
 def pins() -> dict[str, str]:
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in requirement_lines())}
+    pinned = (Requirement(line) for line in requirement_lines())
+    return {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in pinned}
 
 
 # ---- pins and environments
@@ -36,7 +37,8 @@ def pins() -> dict[str, str]:
 
 def test_every_requirement_is_an_exact_pin_and_named_once() -> None:
     for line in requirement_lines():
-        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9]+)*(\.post[0-9]+)?", line), line
+        pin = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9]+)*(\.post[0-9]+)?"
+        assert re.fullmatch(pin + r"(; sys_platform == \"linux\")?", line), line
     assert len(pins()) == len(requirement_lines())
 
 

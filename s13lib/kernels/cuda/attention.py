@@ -1,10 +1,10 @@
 """RoPE, the append to the cache and decode attention in one launch, with grouped heads (GQA) and a paged cache.
 
 **Cutting a context.** A program takes one row, one key-value head with all query heads that share it, and one piece of
-the context (Flash-Decoding, Dao et al. 2023, crfm.stanford.edu/2023/10/12/flashdecoding.html). A context of one piece is
-finished on the spot. Else every program leaves its sums in scratch memory, and the last to arrive adds them up, in the
-order of the pieces, not of arrival: the result is the same each time. Integers count arrivals; no float is ever added
-atomically.
+the context (Flash-Decoding, Dao et al. 2023, crfm.stanford.edu/2023/10/12/flashdecoding.html). A context of one piece
+is finished on the spot. Else every program leaves its sums in scratch memory, and the last to arrive adds them up, in
+the order of the pieces, not of arrival: the result is the same each time. Integers count arrivals; no float is ever
+added atomically.
 
 **New tokens.** A program cannot wait for another, so nothing that this launch writes to the cache is read back from it.
 A token whose slot the launch itself fills is taken from ``k`` and ``v``: the row's own token, and, when a prompt is fed
@@ -32,7 +32,7 @@ LOG2_E = 1.4426950408889634
 
 @triton.jit
 def rotated(x, at, cos, sin, position, dim, HEAD_DIM: tl.constexpr, mask):
-    """The elements ``dim`` of heads that begin at ``x + at``, turned by ``position``: half-split pairs (i, i + half)."""
+    """Elements ``dim`` of the heads that begin at ``x + at``, turned by ``position``: half-split pairs (i, i + half)."""
     half: tl.constexpr = HEAD_DIM // 2
     in_first = dim < half
     own = tl.load(x + at + dim, mask=mask, other=0.0).to(tl.float32)
@@ -198,8 +198,8 @@ def decode_piece(
             tl.store(piece_sums + (place + piece) * 2 * HEADS + head, largest)
             tl.store(piece_sums + (place + piece) * 2 * HEADS + HEADS + head, total)
             tl.store(pieces + ((place + piece) * HEADS + head[:, None]) * DIM + dim[None, :], mixed)
-            # All threads have stored before one of them says so; whoever then counts the last arrival sees all the stores
-            # (acquire and release, PTX memory model). The same order of barrier and atomic as in Triton's layer-norm tutorial.
+            # All threads have stored before one of them says so; whoever counts the last arrival then sees all of it. Read
+            # in the PTX memory model (release, acquire); barrier and atomic stand as in Triton's layer-norm tutorial.
             tl.debug_barrier()
             arrival = tl.atomic_add(arrivals + row * KV_HEADS + kv_head, 1, sem="acq_rel")
             if arrival < pieces_used - 1:
@@ -222,7 +222,7 @@ def decode_piece(
     tl.store(
         out + head_at + dim[None, :],
         (mixed * inverse[:, None]).to(out.dtype.element_ty),
-        mask=real & (total >= 0)[:, None],
+        mask=real & ((total < 0) == 0)[:, None],  # NaN is written
     )
 
 
@@ -272,8 +272,8 @@ def rope_append_attention(
         memory = scratch(q.device, float32, sums * (constants["DIM"] + 2))
         pieces, piece_sums = memory, memory[sums * constants["DIM"] :]
         arrivals = scratch(q.device, int32, rows * kv_heads)
-    arguments = (q, k, v, cos, sin, positions, slot_mapping, block_tables, context_lens, scale * LOG2_E, k_cache, v_cache)
-    arguments += (out, pieces, piece_sums, arrivals, flag, blocks * block_size, cos.shape[0], block_tables.shape[1])
+    arguments = (q, k, v, cos, sin, positions, slot_mapping, block_tables, context_lens, scale * LOG2_E)
+    arguments += (k_cache, v_cache, out, pieces, piece_sums, arrivals, flag)
+    arguments += (blocks * block_size, cos.shape[0], block_tables.shape[1])
     options = {"num_warps": form.num_warps, "num_stages": form.num_stages}
     return Plan(decode_piece, (form.splits, kv_heads, rows), arguments, constants, options)
-

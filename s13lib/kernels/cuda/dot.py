@@ -59,15 +59,16 @@ def dot(
         i = start + lane[None, :]
         given = tl.load(x_rows + i, mask=(i < INNER) | EVEN, other=0.0, eviction_policy="evict_last")
         if NORM:
-            scale = tl.load(norm_weight + i, mask=(i < INNER) | EVEN, other=0.0, eviction_policy="evict_last").to(tl.float32)
-            given = given.to(tl.float32) * inverse * scale
+            scale = tl.load(norm_weight + i, mask=(i < INNER) | EVEN, other=0.0, eviction_policy="evict_last")
+            given = given.to(tl.float32) * inverse * scale.to(tl.float32)
         given = given.to(kind)
         i = start + lane[:, None]
-        weights = tl.load(weight_rows + i, mask=(i < INNER) | EVEN, other=0.0, eviction_policy="evict_first")
+        inside = (i < INNER) | EVEN
+        weights = tl.load(weight_rows + i, mask=inside, other=0.0, eviction_policy="evict_first")
         # "ieee" says no TF32 for float32 weights, and nothing for the 16-bit types.
         total = tl.dot(given, weights, total, input_precision="ieee")
         if PARTS == 2:
-            weights = tl.load(weight_rows + WIDTH * INNER + i, mask=(i < INNER) | EVEN, other=0.0, eviction_policy="evict_first")
+            weights = tl.load(weight_rows + WIDTH * INNER + i, mask=inside, other=0.0, eviction_policy="evict_first")
             second = tl.dot(given, weights, second, input_precision="ieee")
 
     output = output[None, :]

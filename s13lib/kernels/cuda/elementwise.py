@@ -92,8 +92,8 @@ def _map(name: str, x: Tensor, y: Tensor | None, out: Tensor, factor: float = 1.
 
 
 @cuda_kernel(
-    "k[rows, kv_heads*head_dim] v[rows, kv_heads*head_dim] slot_mapping[rows] k_cache[blocks, size, kv_heads, head_dim] "
-    "v_cache[blocks, size, kv_heads, head_dim]"
+    "k[rows, kv_heads*head_dim] v[rows, kv_heads*head_dim] slot_mapping[rows] k_cache[blocks, size, kv_heads, "
+    "head_dim] v_cache[blocks, size, kv_heads, head_dim]"
 )
 def append_kv(flag: Tensor, k: F32[2], v: F32[2], slot_mapping: I64[1], k_cache: F32[4], v_cache: F32[4]) -> Plan:
     """Write each row's k and v (rows, kv_heads·head_dim) at its slot (rows,) of the caches. Slot −1 writes nothing."""

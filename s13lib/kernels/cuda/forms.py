@@ -1,7 +1,7 @@
 """Which form of a kernel runs for how many rows: tables, so that a switch is a row of data and not a branch.
 
-A row's result depends on the form, in its last bits, and on nothing else of the batch: neither on how many rows there are
-nor on the row's place. So batches of one form agree bit for bit, and padding a batch within one form changes nothing.
+A row's result depends on the form, in its last bits, and on nothing else of the batch: neither on how many rows there
+are nor on the row's place. So batches of one form agree bit for bit, and padding within one form changes nothing.
 
 The sizes are chosen from what a compiler for compute capability 9.0 makes of them (registers, shared memory, 16-byte
 loads); their speed has been measured by nobody yet. ``tools/gpu_check.py`` measures it.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from s13lib.errors import require
 
 SMS = 132
-"""Multiprocessors to fill: H100 SXM and H200 (NVIDIA H100 Tensor Core GPU Architecture whitepaper, table 2)."""
+"""Multiprocessors to fill: H100 SXM5 and H200 (NVIDIA's H100 architecture whitepaper)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """CudaKernel: a Triton kernel with the name and the arguments of its SoftGPU twin; bound once, launched often.
 
-A bound launch has done everything that does not change from launch to launch: the checks of shapes and types, the choice
-of the form, the compilation, the addresses. What is left is one call into Triton's launcher, with plain integers.
+A bound launch has done everything that does not change from launch to launch: the checks of shapes and types, the
+choice of the form, the compilation, the addresses. What is left is one call into Triton's launcher, with integers.
 """
 
 from __future__ import annotations

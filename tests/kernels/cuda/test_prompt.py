@@ -53,10 +53,10 @@ def prompt_case(sequences, seed=0):
 
 
 PROMPTS = {
-    "one": [(0, 9)],
-    "a prompt that goes on": [(37, 6)],
-    "behind decode rows": [(30, 1), (5, 1), (3, 7), (12, 1)],
-    "two, over several tiles": [(0, 40), (28, 9)],
+    "one": [(0, 6)],
+    "a prompt that goes on": [(30, 5)],
+    "behind decode rows": [(30, 1), (5, 1), (3, 4), (12, 1)],
+    "two, over several tiles": [(60, 7), (0, 8)],
 }
 
 
