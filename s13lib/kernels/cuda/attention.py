@@ -32,7 +32,7 @@ LOG2_E = 1.4426950408889634
 
 @triton.jit
 def rotated(x, at, cos, sin, position, dim, HEAD_DIM: tl.constexpr, mask):
-    """Elements ``dim`` of the heads that begin at ``x + at``, turned by ``position``: half-split pairs (i, i + half)."""
+    """Elements ``dim`` of the heads at ``x + at``, turned by ``position``: half-split pairs (i, i + half)."""
     half: tl.constexpr = HEAD_DIM // 2
     in_first = dim < half
     own = tl.load(x + at + dim, mask=mask, other=0.0).to(tl.float32)
@@ -192,14 +192,14 @@ def decode_piece(
             report(flag, BLOCK_WORD, tl.load(table + first_bad // BLOCK_SIZE))
         total = tl.full((HEADS,), -1.0, tl.float32)  # no sum of powers is negative: this row must not be written
 
-    if SPLITS > 1:
+    if SPLITS > 1:  # noqa: SIM102 — decided when the kernel is compiled: with one piece there is no scratch memory
         if pieces_used > 1:
             place = (row * KV_HEADS + kv_head) * SPLITS
             tl.store(piece_sums + (place + piece) * 2 * HEADS + head, largest)
             tl.store(piece_sums + (place + piece) * 2 * HEADS + HEADS + head, total)
             tl.store(pieces + ((place + piece) * HEADS + head[:, None]) * DIM + dim[None, :], mixed)
-            # All threads have stored before one of them says so; whoever counts the last arrival then sees all of it. Read
-            # in the PTX memory model (release, acquire); barrier and atomic stand as in Triton's layer-norm tutorial.
+            # All threads have stored before one of them says so; whoever counts the last arrival then sees all of it.
+            # Read in the PTX memory model (release, acquire); barrier and atomic as in Triton's layer-norm tutorial.
             tl.debug_barrier()
             arrival = tl.atomic_add(arrivals + row * KV_HEADS + kv_head, 1, sem="acq_rel")
             if arrival < pieces_used - 1:

@@ -38,7 +38,7 @@ def gemv(
 ):
     """``OUTPUTS`` outputs of all ``rows`` rows, at most ``ROWS``. x is (rows, INNER), weight (PARTS·WIDTH, INNER).
 
-    With ``NORM`` the row's RMS is summed along the way and divides the result: x·w/rms = (x/rms)·w takes no pass before.
+    With ``NORM`` the row's RMS is summed on the way and divides the result: x·w/rms = (x/rms)·w needs no pass before.
     """
     first = tl.program_id(0) * OUTPUTS
     lane = tl.arange(0, CHUNK)

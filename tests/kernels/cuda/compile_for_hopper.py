@@ -1,6 +1,7 @@
 """Compile the kernels for compute capability 9.0 (H100, H200), which needs no GPU: print what each becomes, as JSON.
 
-Run in a process of its own: one that has used Triton's interpreter can no longer compile.
+Run in a process of its own: one that has used Triton's interpreter can no longer compile. It also launches, into a
+launcher that runs nothing, and looks whether each of a kernel's parameters gets what is meant for it.
 """
 
 import json
@@ -8,6 +9,7 @@ import re
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 import triton
@@ -17,8 +19,33 @@ from triton.backends.driver import DriverBase
 from s13lib.kernels.cuda import INTERPRETED, KERNELS
 
 
+class Launcher:
+    """In the place of Triton's: notes what it was called with."""
+
+    calls: ClassVar[list] = []
+
+    def __init__(self, source, metadata):
+        self.source = source
+
+    def __call__(self, x, y, z, stream, function, metadata, launch_metadata, enter, leave, *arguments):
+        self.calls.append((self.source, (x, y, z), stream, arguments))
+
+
+class Utilities:
+    """In the place of the driver's calls that load a kernel."""
+
+    def get_device_properties(self, device):
+        return {"max_shared_mem": 227 * 1024}
+
+    def load_binary(self, name, code, shared, device):
+        return None, 0, 32, 0, 1024  # module, function, registers, spills, threads
+
+
 class Hopper(DriverBase):
     """Says what the target is; there is nothing to run on."""
+
+    launcher_cls = Launcher
+    utils = Utilities()
 
     def __init__(self):
         pass
@@ -47,18 +74,22 @@ class Hopper(DriverBase):
 
 
 # hidden, ffn, heads, kv_heads, head_dim, vocabulary
-SHAPES = {"SmolLM2-360M": (960, 2560, 15, 5, 64, 49152), "Llama-3-8B": (4096, 14336, 32, 8, 128, 128256)}
+SHAPES = {
+    "tiny": (32, 48, 4, 2, 8, 19),
+    "SmolLM2-360M": (960, 2560, 15, 5, 64, 49152),
+    "Llama-3-8B": (4096, 14336, 32, 8, 128, 128256),
+}
 CASES = [("Llama-3-8B", rows, torch.bfloat16) for rows in (1, 16, 64, 128)]
 CASES += [("SmolLM2-360M", 2, torch.float16), ("SmolLM2-360M", 128, torch.float32)]
 
 
-def launches(shape, rows, dtype):
+def launches(shape, rows, dtype, where="meta"):
     """Every kernel with a decode step's arguments: residual stream, tables and norms float32, the rest ``dtype``."""
     hidden, ffn, heads, kv_heads, head_dim, vocabulary = SHAPES[shape]
     q_width, kv_width = heads * head_dim, kv_heads * head_dim
 
     def empty(*sizes, of=dtype):
-        return torch.empty(sizes, dtype=of, device="meta")
+        return torch.empty(sizes, dtype=of, device=where)
 
     def indices(*sizes, of=torch.int64):
         return empty(*sizes, of=of)
@@ -98,9 +129,40 @@ def stack_bytes(cubin):
     return int(re.search(r"STACK:(\d+)", text)[1])
 
 
+TYPES = {
+    torch.float32: "*fp32",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.int64: "*i64",
+    torch.int32: "*i32",
+}
+
+
+def check_launch(bound):
+    """Launch it, and compare what the launcher got with the plan, parameter by parameter."""
+    plan = bound.plan
+    bound.launch(stream=7)
+    source, grid, stream, arguments = Launcher.calls.pop()
+    assert (grid, stream) == (plan.grid, 7)
+    names = plan.function.arg_names
+    assert len(arguments) == len(names) == len(source.signature)
+    given = dict(zip(names, plan.arguments, strict=False)) | plan.constants
+    for place, (name, argument) in enumerate(zip(names, arguments, strict=True)):
+        kind, value = source.signature[name], given[name]
+        if kind == "constexpr":  # the launcher leaves it out: it is in the code, and must be what the plan says
+            assert source.constants[(place,)] == value, name
+        elif isinstance(value, torch.Tensor):
+            assert (argument, kind) == (value.data_ptr(), TYPES[value.dtype]), name
+        else:
+            assert argument == value, name
+
+
 def main():
     assert not INTERPRETED
     triton.runtime.driver.set_active(Hopper())
+    for rows in (1, 3):
+        for name, arguments in launches("tiny", rows, torch.bfloat16, "cpu"):
+            check_launch(KERNELS[name].bind(torch.zeros(1, dtype=torch.int64), *arguments))
     flag = torch.empty(1, dtype=torch.int64, device="meta")
     for shape, rows, dtype in CASES:
         for name, arguments in launches(shape, rows, dtype):

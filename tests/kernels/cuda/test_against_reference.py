@@ -1,4 +1,4 @@
-"""Every Triton kernel in every form against the float64 reference: float32 within the derived bound, float16 near it."""
+"""Every Triton kernel in every form against float64: float32 within the derived bound, float16 near it."""
 
 import pytest
 import torch

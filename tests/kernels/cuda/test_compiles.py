@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="the package triton is not installed (it is
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 SHARED_LIMIT = 227 * 1024
-"""Bytes of shared memory that a block may use at compute capability 9.0 (CUDA C++ Programming Guide, technical specifications)."""
+"""Bytes of shared memory that a block may use at compute capability 9.0 (CUDA C++ Programming Guide)."""
 
 
 @pytest.fixture(scope="module")

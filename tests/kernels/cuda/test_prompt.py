@@ -1,4 +1,4 @@
-"""Rows of one sequence in one launch, as when a prompt is fed: each attends to the keys and values of those before it."""
+"""Rows of one sequence in one launch, as when a prompt is fed: each attends to those before it."""
 
 import pytest
 import torch

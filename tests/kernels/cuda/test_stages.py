@@ -1,4 +1,4 @@
-"""The whole decoder at stages 7 and 5 on these kernels alone, under the CUDA device over its fake, against the textbook's."""
+"""The decoder at stages 7 and 5 on these kernels alone, on the CUDA device over its fake, against the textbook."""
 
 import copy
 from collections import Counter
