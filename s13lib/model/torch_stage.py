@@ -9,8 +9,7 @@ Shapes: n rows, h hidden, H query heads, K key/value heads, D head size, S slots
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +21,21 @@ from s13lib.model.weights import LayerWeights
 
 if TYPE_CHECKING:
     from s13lib.model.decoder import DecoderModel
+
+
+class Shared(NamedTuple):
+    """What all layers read: sizes, rotary angles (n, 1, D), slots (n,), block tables, and the mask of (n, 1, S) slots."""
+
+    eps: float
+    scale: float
+    heads: int
+    kv_heads: int
+    head_dim: int
+    cos: Tensor
+    sin: Tensor
+    slots: Tensor
+    tables: Tensor
+    past: Tensor
 
 
 def torch_step(model: DecoderModel, inputs: DecodeBatch, logits: Tensor, last_only: bool) -> None:
@@ -39,12 +53,12 @@ def torch_step(model: DecoderModel, inputs: DecodeBatch, logits: Tensor, last_on
     logits.copy_(linear(rms_norm(x, model.weights.final_norm, m.eps), model.weights.lm_head))
 
 
-def shared(model: DecoderModel, inputs: DecodeBatch) -> SimpleNamespace:
-    """What all layers read: rotary angles, slots and the mask of the slots past each row's context."""
+def shared(model: DecoderModel, inputs: DecodeBatch) -> Shared:
+    """Work out what all layers read, once a step; ``past`` marks the slots past each row's context."""
     config, size = model.config, model.cache.block_size
     cos, sin = model.rope_rows(inputs.positions)  # [n, D/2] each
     place = torch.arange(inputs.block_tables.shape[1] * size, device=inputs.positions.device)  # [S]
-    return SimpleNamespace(
+    return Shared(
         eps=config.norm_eps,
         scale=config.head_dim**-0.5,
         heads=config.heads,
@@ -58,7 +72,7 @@ def shared(model: DecoderModel, inputs: DecodeBatch) -> SimpleNamespace:
     )
 
 
-def layer(m: SimpleNamespace, w: LayerWeights, k_cache: Tensor, v_cache: Tensor, x: Tensor) -> Tensor:
+def layer(m: Shared, w: LayerWeights, k_cache: Tensor, v_cache: Tensor, x: Tensor) -> Tensor:
     """x [n, h] → [n, h]; writes each row's key and value into the cache."""
     rows, groups = len(x), m.heads // m.kv_heads
     normed = rms_norm(x, w.norm, m.eps)
