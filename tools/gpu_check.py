@@ -150,8 +150,7 @@ def environment(dry: bool, seed: int) -> dict[str, object]:
 
 def run_parts(names: list[str], folder: Path, dry: bool, seed: int) -> list[Outcome]:
     import torch
-
-    import s13lib.graphs.scenario  # noqa: F401 — imported once, before the forks
+    from gpu_parts import correctness, costs, speed  # noqa: F401 — imported once, before the forks
 
     torch.set_num_threads(1)
     deadline, outcomes = time.monotonic() + (DRY_SECONDS if dry else TOTAL_SECONDS), []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Shared(NamedTuple):
-    """What all layers read: sizes, rotary angles (n, 1, D), slots (n,), block tables, and the mask of (n, 1, S) slots."""
+    """What all layers read: sizes, rotary angles (n, 1, D), slots (n,), block tables, and a mask (n, 1, S) of slots."""
 
     eps: float
     scale: float

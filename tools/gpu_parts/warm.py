@@ -10,11 +10,11 @@ import time
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from gpu_parts.bench import CONTEXT, SHAPES, Bench
 from gpu_parts.correctness import KERNEL_DTYPES, KERNEL_ROWS, arguments
 from gpu_parts.speed import BATCHES
-from torch import Tensor
-
 from s13lib.device.processors import usable_processors
 from s13lib.kernels import load
 
