@@ -49,7 +49,7 @@ from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.widgets import language, pick, say, show_svg
 
-device = best_device()
+device = best_device(default="softgpu")
 print(device.banner())
 # %% [markdown] lang="en"
 # ## A graph of two nodes

@@ -63,19 +63,27 @@ def __getattr__(name: str) -> NoReturn:
 
 
 _best: Device | None = None
+_default = "auto"
 
 
-def best_device() -> Device:
+def best_device(default: str | None = None) -> Device:
     """The device to use, the same one at each call: CUDA if there is a GPU and Triton to write for it, else SoftGPU.
 
-    ``S13_DEVICE`` overrides the choice: ``softgpu``, ``cuda``, or ``auto``.
+    ``S13_DEVICE`` overrides the choice: ``softgpu``, ``cuda``, or ``auto``, which is the above.
+
+    Args:
+        default: which one to take, from now on, where ``S13_DEVICE`` is not set. A program that needs what one device
+            alone has, as the lessons need SoftGPU's stages and kernels, says so in its first call.
 
     Raises:
-        InputError: ``S13_DEVICE`` is ``cuda`` and there is no GPU, or it is another word.
+        InputError: the device is to be CUDA and there is no GPU, or the name is not known.
     """
-    global _best
+    global _best, _default
     choices: dict[str, Callable[[], str]] = {"auto": best_kind, "softgpu": lambda: "softgpu", "cuda": _cuda_or_error}
-    kind = look_up(choices, os.environ.get("S13_DEVICE") or "auto", "S13_DEVICE")()
+    if default is not None:
+        look_up(choices, default, "default")
+        _default = default
+    kind = look_up(choices, os.environ.get("S13_DEVICE") or _default, "S13_DEVICE")()
     if _best is None or _best.kind != kind or not _best.usable:
         _best = CudaDevice() if kind == "cuda" else SoftGPU()
     return _best

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -70,6 +71,23 @@ def test_the_choice_is_made_anew_when_the_environment_changes(monkeypatch, fake)
     monkeypatch.setenv("S13_DEVICE", "cuda")
     assert best_device() == "a CUDA device"
     soft.close()
+
+
+def test_a_program_may_need_one_device_and_the_environment_still_decides(monkeypatch):
+    monkeypatch.setattr(devices, "best_kind", lambda: "cuda")
+    monkeypatch.setattr(devices, "cuda_problem", lambda: None)
+    monkeypatch.setattr(devices, "CudaDevice", lambda: SimpleNamespace(kind="cuda", usable=True))
+    monkeypatch.setattr(devices, "SoftGPU", lambda: SimpleNamespace(kind="softgpu", usable=True))
+    monkeypatch.setattr(devices, "_best", None)
+    monkeypatch.setattr(devices, "_default", "auto")
+    monkeypatch.delenv("S13_DEVICE")
+    assert best_device().kind == "cuda"
+    assert best_device(default="softgpu").kind == "softgpu"
+    assert best_device().kind == "softgpu"
+    monkeypatch.setenv("S13_DEVICE", "cuda")
+    assert best_device(default="softgpu").kind == "cuda"
+    with pytest.raises(InputError, match="default: unknown name 'sotfgpu'; did you mean softgpu"):
+        best_device(default="sotfgpu")
 
 
 def test_everything_but_softgpu_imports_without_numba():

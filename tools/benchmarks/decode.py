@@ -58,7 +58,7 @@ def torch_step(checkpoint: Checkpoint, batch: int):
 def measured(checkpoint: Checkpoint, batch: int, stages: tuple[int, ...], repeats: int) -> dict[str, MeasuredStep]:
     """SoftGPU and PyTorch eager interleaved; PyTorch runs on the host alone, so its device share means nothing."""
     launches = steps_of(checkpoint, batch, stages)
-    return measure_steps(best_device(), launches | {"torch eager": torch_step(checkpoint, batch)}, repeats)
+    return measure_steps(best_device(default="softgpu"), launches | {"torch eager": torch_step(checkpoint, batch)}, repeats)
 
 
 def bard_rows(repeats: int) -> list[Row]:
@@ -82,7 +82,7 @@ def bard_rows(repeats: int) -> list[Row]:
 def crossover_rows(repeats: int) -> list[Row]:
     bard, result = load_checkpoint("bard"), []
     for batch in BATCHES:
-        m = measure_steps(best_device(), steps_of(bard, batch, (15,)), repeats)
+        m = measure_steps(best_device(default="softgpu"), steps_of(bard, batch, (15,)), repeats)
         eager, graph = m["stage 15 eager"], m["stage 15 graph"]
         bound = "host" if eager.host_us > eager.device_busy_us else "device"
         claim = (
@@ -94,7 +94,7 @@ def crossover_rows(repeats: int) -> list[Row]:
 
 def replay_rows(repeats: int) -> list[Row]:
     """Host time of a replay by the number of nodes."""
-    device = best_device()
+    device = best_device(default="softgpu")
     x, y = device.zeros(8), device.empty(8)
     result = []
     for nodes in (32, 128, 352, 480):

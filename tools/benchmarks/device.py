@@ -33,7 +33,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 def _launch_rows(quick: bool) -> list[Row]:
-    device = best_device()
+    device = best_device(default="softgpu")
     x, y = device.zeros((1, 64)), device.empty((1, 64))
     norm = device.zeros(64)
     bound = device.bind("rms_norm", x, norm, 1e-5, y)
@@ -62,7 +62,7 @@ def _launch_rows(quick: bool) -> list[Row]:
 
 
 def _idle_rows(quick: bool) -> list[Row]:
-    device = best_device()
+    device = best_device(default="softgpu")
     x, y = device.zeros(8), device.empty(8)
     wakes = []
     for _ in range(10 if quick else 60):
@@ -104,7 +104,7 @@ def _compile_rows() -> list[Row]:
 
 
 def _gemv_rows(quick: bool) -> list[Row]:
-    device = best_device()
+    device = best_device(default="softgpu")
     result = []
     for out_width, in_width in SMOLLM2_SHAPES:
         # Enough copies of the weight that none is still in cache when its turn comes again.
