@@ -34,7 +34,12 @@ MINIMUM_PYTHON = (3, 11)
 SET_UP = "`python3 run.py demo` in the project's folder, or `pip install '.[course]'`"
 # Extras whose absence is a fault, and what the others are for.
 REQUIRED_EXTRAS = ("", "course")
-OPTIONAL_EXTRAS = {"real-model": "SmolLM2", "classroom": "batch grading", "dev": "tests and building"}
+OPTIONAL_EXTRAS = {
+    "cuda": "kernels on an NVIDIA GPU",
+    "real-model": "SmolLM2",
+    "classroom": "batch grading",
+    "dev": "tests and building",
+}
 ENOUGH_DISK_GB = 0.5
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -235,7 +240,11 @@ def cuda_finding(used: str) -> Finding:
     names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
     if used == "cuda":
         return Finding("CUDA", "ok", f"{names}; `python tools/gpu_check.py` checks and measures the library there")
-    advice = "`pip install triton`, and S13_DEVICE=auto uses it" if kernels_problem() else "unset S13_DEVICE to use it"
+    advice = (
+        "`pip install '.[cuda]'` in the project's folder brings Triton"
+        if kernels_problem()
+        else "unset S13_DEVICE to use it"
+    )
     return Finding("CUDA", "note", f"{names}, seen by torch and not used: {kernels_problem() or 'S13_DEVICE'}", advice)
 
 

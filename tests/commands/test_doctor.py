@@ -169,7 +169,7 @@ def test_a_gpu_that_is_not_used_is_a_note_that_says_why(monkeypatch):
     monkeypatch.setattr(cuda, "kernels_problem", lambda: "the package triton is missing")
     unused = doctor.cuda_finding("softgpu")
     assert unused.value == "NVIDIA X, seen by torch and not used: the package triton is missing"
-    assert "pip install triton" in unused.advice
+    assert "pip install '.[cuda]'" in unused.advice
 
 
 def test_one_processor_and_contention_are_notes(monkeypatch):
