@@ -1,5 +1,6 @@
 """The Triton kernels in Triton's interpreter, on CPU tensors: right results, and nothing about speed."""
 
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -9,12 +10,13 @@ pytest.importorskip("triton", reason="the package triton is not installed (it is
 import triton.language as tl
 from triton.runtime import interpreter
 
-from s13lib.kernels.cuda import INTERPRETED, KERNELS, attention, linear
+from s13lib.kernels.cuda import INTERPRETED, KERNELS, attention, linear, scratch
 from s13lib.kernels.cuda.errors import report
 from s13lib.kernels.cuda.forms import ANY
 from tests.kernels.conftest import Case
 
 # What stays float32 beside float16 weights: the residual stream, tables, norm weights.
+GUARD = 1234.0
 FLOAT32 = ("residual", "out_residual", "delta", "norm_weight", "cos", "sin")
 
 
@@ -33,9 +35,24 @@ def quick_interpreter():
 
 
 def launch(case: Case) -> int:
-    """Run the kernel on the case's own tensors; return the error word."""
+    """Run the kernel on the case's own tensors; return the error word.
+
+    Scratch memory holds NaN before, and outputs lie in larger tensors: what is read too early or written too far shows.
+    """
+    for held in scratch._kept.get((torch.device("cpu"), torch.float32), []):
+        held.fill_(torch.nan)
+    guards = {}
+    for name in case.outputs:
+        if name.startswith("out") and len({id(t) for t in case.arguments.values()}) == len(case.arguments):
+            guards[name] = torch.full((len(case.arguments[name]) + 2, *case.arguments[name].shape[1:]), GUARD)
+            guards[name] = guards[name].to(case.arguments[name].dtype)
+            case.arguments[name] = guards[name][:-2].copy_(case.arguments[name])
     flag = torch.zeros(1, dtype=torch.int64)
-    KERNELS[case.name].bind(flag, *case.arguments.values()).launch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of NaN and of 1/0, where a GPU goes on
+        KERNELS[case.name].bind(flag, *case.arguments.values()).launch()
+    for name, guarded in guards.items():
+        assert (guarded[-2:] == GUARD).all(), f"{name} was written behind its end"
     return int(flag)
 
 
