@@ -58,7 +58,8 @@ def torch_step(checkpoint: Checkpoint, batch: int):
 def measured(checkpoint: Checkpoint, batch: int, stages: tuple[int, ...], repeats: int) -> dict[str, MeasuredStep]:
     """SoftGPU and PyTorch eager interleaved; PyTorch runs on the host alone, so its device share means nothing."""
     launches = steps_of(checkpoint, batch, stages)
-    return measure_steps(best_device(default="softgpu"), launches | {"torch eager": torch_step(checkpoint, batch)}, repeats)
+    device, both = best_device(default="softgpu"), launches | {"torch eager": torch_step(checkpoint, batch)}
+    return measure_steps(device, both, repeats)
 
 
 def bard_rows(repeats: int) -> list[Row]:
