@@ -1,6 +1,6 @@
 """Memory that kernels use between their own programs: one set a device, outside every graph's pool, grown on demand.
 
-Launches on one stream run one after another, so they may share it. A captured graph holds its addresses; so what was
+Launches on one stream run one after another (read in the CUDA programming guide), so they may share it. A captured graph holds its addresses; so what was
 once handed out is never freed, only outgrown.
 """
 
