@@ -1,7 +1,7 @@
 """Memory that kernels use between their own programs: one set a device, outside every graph's pool, grown on demand.
 
-Launches on one stream run one after another (read in the CUDA programming guide), so they may share it. A captured graph holds its addresses; so what was
-once handed out is never freed, only outgrown.
+Launches on one stream run one after another (read in the CUDA programming guide), so they may share it. A captured
+graph holds its addresses; so what was once handed out is never freed, only outgrown.
 """
 
 from __future__ import annotations
