@@ -203,8 +203,10 @@ def in_child(name: str, place: str, path: Path, folder: Path, dry: bool, seed: i
 
 
 def measure(name: str, place: str, out: object, folder: Path, dry: bool, seed: int) -> str:
+    import torch
     from gpu_parts.bench import Bench, NotInDryMode
 
+    torch.set_grad_enabled(False)  # for all: what torch.compile has compiled holds for one setting of it
     part = find_part(place)
     try:
         part(Bench(name, out, folder, dry, seed))
@@ -273,9 +275,29 @@ def goals_of(outcomes: list[Outcome]) -> list[dict]:
     return goals
 
 
+def step_table(outcomes: list[Outcome]) -> list[str]:
+    """Microseconds a step by shape and batch, and the share of copy bandwidth that the quickest of 7 and 5 reaches."""
+    lines = [line for outcome in outcomes for line in outcome.lines]
+    steps = {(r["shape"], r["batch"], f"{r['stage']} {r['path']}"): r for r in lines if "us" in r}
+    copy = next((r["copy_bytes_per_us"] for r in lines if "copy_bytes_per_us" in r), None)
+    columns = [f"{stage} {path}" for stage in ("torch", 7, 5) for path in ("eager", "graph")]
+    columns.append("compile reduce-overhead")
+    titles = [*columns[:-1], "compiled", "bandwidth"]
+    found = [f"{'µs a step, by batch':<22}" + "".join(f"{title:>13}" for title in titles)]
+    for shape, batch in dict.fromkeys(key[:2] for key in steps):
+        cells = [steps.get((shape, batch, column)) for column in columns]
+        graphs = [r for r in (cells[3], cells[5]) if r is not None]
+        share = f"{max(r['bytes'] / r['us'] for r in graphs) / copy:.0%}" if graphs and copy else ""
+        figures = "".join(f"{r['us']:>13,.1f}" if r else f"{'':>13}" for r in cells)
+        found.append(f"{shape:<14} {batch:>7}{figures}{share:>13}")
+    return found if len(found) > 1 else []
+
+
 def summary(outcomes: list[Outcome], goals: list[dict], where: dict[str, object]) -> str:
     lines = ["", " · ".join(f"{key} {value}" for key, value in where.items()), ""]
     lines += [f"{outcome.part:<14} {'FAIL' if outcome.failed else 'ok  '} {outcome.status}" for outcome in outcomes]
+    if steps := step_table(outcomes):
+        lines += ["", *steps]
     if goals:
         lines += ["", f"{'goal (H200, batch 1, context 512)':<58} {'wanted':>10} {'measured':>10}"]
     for goal in goals:

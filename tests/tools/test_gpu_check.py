@@ -153,3 +153,5 @@ def test_goals_stand_beside_what_was_measured_and_a_gap_is_said(check):
     text = check.summary([check.Outcome("all", "done", 1.0, lines)], goals, {"device": "a GPU"})
     row = next(line for line in text.splitlines() if line.startswith("llama-3.2-1b: share"))
     assert row.split()[-5:] == ["≥", "0.6", "none", "not", "measured"]
+    row = next(line for line in text.splitlines() if line.startswith("smollm2-360m  "))
+    assert row.split() == ["smollm2-360m", "1", "9,000.0", "600.0", "500.0", "525.0", "35%"]

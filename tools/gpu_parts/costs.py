@@ -7,8 +7,8 @@ import gc
 import torch
 
 from gpu_parts.bench import BLOCK_SIZE, CONTEXT, SHAPES, TORCH, Bench
+from s13lib import kernels
 from s13lib.graphs import BucketedRunner, GraphRunner
-from s13lib.kernels import load
 
 NODES = (32, 128, 352)
 PINNED_SIZES = (64, 32, 16, 8, 4, 2, 1)
@@ -25,7 +25,7 @@ def bandwidth(bench: Bench) -> None:
 
 def launches(bench: Bench) -> None:
     """The host's time for one launch, in bursts that the queue (1024 deep) takes without pushing back."""
-    load("cuda")
+    kernels.load("cuda")
     device = bench.device
     x, y = device.zeros(64), device.zeros(64)
     bound = device.bind("copy", x, y)
@@ -41,7 +41,7 @@ def launches(bench: Bench) -> None:
 
 def replays(bench: Bench) -> None:
     """The host's time for a replay of n trivial kernels, and the device's time a node."""
-    load("cuda")
+    kernels.load("cuda")
     device = bench.device
     x, y = device.zeros(64), device.zeros(64)
     with device.warm_up():

@@ -103,9 +103,8 @@ def compile_step(model: DecoderModel, batch: DecodeBatch, dry: bool) -> tuple[Ca
     counters.clear()
     options = {"backend": "eager"} if dry else {"mode": "reduce-overhead"}
     step = torch.compile(partial(torch_step, model, inputs, logits, False), fullgraph=True, dynamic=False, **options)
-    with torch.no_grad():
-        for _ in range(1 if dry else 4):
-            step()
+    for _ in range(1 if dry else 4):
+        step()
     skips = counters["inductor"].get("cudagraph_skips", 0)
     return step, f"{skips} graphs skipped by torch" if skips else ""
 

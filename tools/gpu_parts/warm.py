@@ -15,8 +15,8 @@ from torch import Tensor
 from gpu_parts.bench import CONTEXT, SHAPES, Bench
 from gpu_parts.correctness import KERNEL_DTYPES, KERNEL_ROWS, arguments
 from gpu_parts.speed import BATCHES
+from s13lib import kernels
 from s13lib.device.processors import usable_processors
-from s13lib.kernels import load
 
 MOST_WORKERS = 12
 
@@ -76,7 +76,7 @@ def compile_kernel(bench: Bench, name: str) -> None:
     """Bind a kernel as the part ``kernels`` will."""
     from s13lib.kernels.cuda import KERNELS
 
-    load("cuda")
+    kernels.load("cuda")
     where = bench.device.where
     for dtype in KERNEL_DTYPES:
         for rows in KERNEL_ROWS:
