@@ -37,7 +37,7 @@ class CaptureGuard:
     """A context in which torch operations on device tensors raise ``CaptureError``.
 
     ``is_on_device(tensor)`` says which tensors are meant; others are the host's own affair. With ``computations`` false
-    only reads are refused: CUDA records torch's own operators.
+    only reads are refused: CUDA records torch's own operators (read in PyTorch's notes on CUDA graphs).
     """
 
     def __init__(self, is_on_device: Callable[[torch.Tensor], bool], computations: bool = True) -> None:

@@ -1,4 +1,8 @@
-"""Recording on CUDA: torch's profiler writes a trace, and the reader of trace files makes the timeline of it."""
+"""Recording on CUDA: torch's profiler writes a trace, and the reader of trace files makes the timeline of it.
+
+What is said of the profiler and of CUPTI, NVIDIA's library under it, was read in PyTorch's documentation of
+``torch.profiler``.
+"""
 
 from __future__ import annotations
 

@@ -60,8 +60,8 @@ class Device(Protocol):
         kernels: launch functions by name, ``device.kernels.linear(x, weight, out)``.
         weight_dtype: what weights and KV cache are kept in unless the user says otherwise.
         binds_steps: whether a model binds a step's launches once and submits them again and again. SoftGPU's launch
-            functions check and pack in a microsecond or two, and that cost is what the lessons measure; what a CUDA
-            launch does first costs many times as much.
+            functions check and pack each time, since that cost is what the lessons measure; Triton's, which look up
+            the compiled kernel by all arguments (read in its source), would hide the cost of the launch itself.
         processors: host processors that this process may use.
     """
 

@@ -52,7 +52,9 @@ class GraphRunner:
             model.launch_step(self.inputs, self.logits, model.new_buffers(batch_size))
         self.graph: Graph = graph
         self._input_addresses = _addresses(self.inputs)
-        self._weights = model.weights  # kept: a CUDA graph does not hold what PyTorch's own operators read
+        # Kept: a CUDA graph holds addresses, not tensors (PyTorch's notes on CUDA graphs), and we see those of our own
+        # kernels alone, not what PyTorch's operators read.
+        self._weights = model.weights
         self._weights_generation = model.weights_generation
         self._model_addresses = _model_addresses(model)
         self._cache = model.cache

@@ -41,8 +41,9 @@ class Shared(NamedTuple):
 def torch_step(model: DecoderModel, inputs: DecodeBatch, logits: Tensor, last_only: bool) -> None:
     """Launch one step; arguments as in ``DecoderModel.launch_step``.
 
-    An index out of range is not skipped and reported, as our kernels do it: on CUDA it ends the process's use of the
-    GPU. Only slot −1 is harmless: PyTorch counts it from the end, where the scratch block lies.
+    An index out of range is not skipped and reported, as our kernels do it: on CUDA it is a device-side assertion,
+    after which the process cannot use the GPU (read in PyTorch's documentation). ``DecoderModel.check_indices`` refuses
+    it beforehand. Slot −1 is harmless: PyTorch counts it from the end, where the scratch block lies.
     """
     m = shared(model, inputs)
     x = model.weights.embedding[inputs.input_ids]  # [n, h]

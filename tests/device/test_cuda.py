@@ -356,6 +356,27 @@ def test_a_triton_kernel_needs_a_grid_and_is_launched_with_its_constants(cuda_de
         bad(x)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="triton is not installed")
+def test_a_real_triton_kernel_runs_in_the_interpreter(cuda_device):
+    import triton
+    import triton.language as tl
+
+    if not triton.knobs.runtime.interpret:
+        pytest.skip("TRITON_INTERPRET is not set, and there is no GPU")
+
+    @cuda_device.kernel(grid=lambda x, out, n: (triton.cdiv(n, 4),), BLOCK=4)
+    @triton.jit
+    def triple(x, out, n, BLOCK: tl.constexpr):
+        """Three times x."""
+        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(out + i, 3 * tl.load(x + i, mask=i < n), mask=i < n)
+
+    x, out = cuda_device.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), cuda_device.zeros(6)
+    cuda_device.kernels.triple(x, out, 5)
+    assert out.tolist() == [3.0, 6.0, 9.0, 12.0, 15.0, 0.0]
+    assert triple.__doc__ == "Three times x."
+
+
 def test_flags_are_one_word_a_kernel_at_a_fixed_address(cuda_device):
     flags = cuda_device._flags
     assert flags.of("a").data_ptr() == flags.of("a").data_ptr() != flags.of("b").data_ptr()
