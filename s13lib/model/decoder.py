@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import torch
 from torch import Tensor
 
@@ -15,6 +17,9 @@ from s13lib.model.cache import PagedKVCache, Sequence
 from s13lib.model.stages import LAYERS, TORCH, Binder, Stage, check_stage, final_norm, kernels_of, shared, stages_of
 from s13lib.model.torch_stage import torch_step
 from s13lib.model.weights import DecoderWeights
+
+if importlib.util.find_spec("numba") is not None:
+    kernels.load("softgpu")  # whoever imports the model finds them in device.kernels, before there is a model
 
 
 class DecoderModel:
