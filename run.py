@@ -40,21 +40,19 @@ class Task(NamedTuple):
     steps: tuple  # of arguments for the environment's Python
 
 
-# default_url, not a root folder: exercises and working copies lie beside the notebooks and must stay within reach.
-LAB_URL = "/lab/tree/notebooks" if (ROOT / "notebooks").is_dir() else "/lab"
-
 TASKS = {
+    "lab": Task("open the course in JupyterLab, on working copies in work/", ("tools/lab.py",)),
     "demo": Task("the report, and one comparison measured here", ("-m s13lib", "-m s13lib decode --compare")),
     "test": Task(
         "lint, format check and tests; more arguments go to pytest",
         # pytest lists what it skipped, and why: pyproject.toml tells it to.
         ("-m ruff check .", "-m ruff format --check .", "-m pytest"),
     ),
-    "lab": Task("open the course in JupyterLab", ("-m jupyterlab --LabApp.default_url=" + LAB_URL,)),
     "notebooks": Task(
         "build the lessons from notebooks/src; --check only says what is stale", ("tools/build_notebooks.py",)
     ),
     "site": Task("run every lesson and write web pages to read without Jupyter", ("tools/build_site.py",)),
+    "handout": Task("write a zip of the course for learners, without solutions", ("tools/handout.py",)),
     "smollm": Task("fetch SmolLM2-135M, a real model (93 MB), once", ("tools/fetch_smollm.py",)),
     "bench": Task("measure speed; more arguments go to the benchmark", ("tools/bench.py",)),
 }

@@ -27,6 +27,9 @@ COMMANDS = {
     "trace": "what a profiler's trace file says: busy, launches, gaps, and what would help (recorded)",
     "doctor": "check this machine: what is installed, which device, can its times be trusted, what to repair",
     "generate": "continue a prompt with a real model, at any fusion stage (measured)",
+    "progress": "which parts of the exercises are solved here, and the points",
+    "grade": "grade submitted exercises, each learner's code in a sandbox",
+    "check": "for maintainers: are the exercises complete, do stubs fail and solutions pass?",
 }
 COURSE_PACKAGES = ("torch", "numba", "llvmlite", "safetensors")
 

@@ -26,10 +26,10 @@ def test_links_within_the_repository_resolve(page):
     assert missing == []
 
 
-def test_the_first_screen_has_exactly_the_two_commands():
+def test_a_newcomers_first_command_ends_in_the_course_and_two_more_need_no_browser():
     for name in ("README.md", "README.zh.md"):
-        first_block = re.search(r"^```\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-        assert first_block[1] == "python3 run.py demo\npython3 run.py test\n"
+        blocks = re.findall(r"^```\n(.*?)^```", (ROOT / name).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+        assert blocks[:2] == ["python3 run.py lab\n", "python3 run.py demo\npython3 run.py test\n"]
 
 
 @pytest.mark.parametrize("name", ["README.md", "README.zh.md"])

@@ -1,6 +1,6 @@
-"""Make the pictures and fill the generated blocks of the READMEs; ``--check`` fails when they are not up to date.
+"""Make the pictures and fill the generated blocks of READMEs and docs; ``--check`` fails when they are not up to date.
 
-A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of a README is typed by hand.
+A block stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``. No figure of theirs is typed by hand.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from s13lib.buckets import PRESETS as LAYOUTS
-from s13lib.buckets import best_layout, chat, code, held_out, pinned_rows, preset, row_cost, time_cost
-from s13lib.commands.buckets import ENGINE_STAGE, modelled_times
-from s13lib.commands.fusion import stage_rows
-from s13lib.figures import Panel, timeline_svg
-from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from s13lib.buckets import PRESETS as LAYOUTS  # noqa: E402
+from s13lib.buckets import best_layout, chat, code, held_out, pinned_rows, preset, row_cost, time_cost  # noqa: E402
+from s13lib.commands.buckets import ENGINE_STAGE, modelled_times  # noqa: E402
+from s13lib.commands.fusion import stage_rows  # noqa: E402
+from s13lib.figures import Panel, timeline_svg  # noqa: E402
+from s13lib.grading.manifest import exercises  # noqa: E402
+from s13lib.simulator import PARTS, PRESETS, simulate, simulate_timeline  # noqa: E402
+from tools.lesson_pictures import PICTURES, WIDTH  # noqa: E402
+
 STEP = PRESETS["smollm2-360m-h100"]
 COUNT = 13
 
@@ -53,10 +57,9 @@ WORDS = {
         "{idle:.0%} 的时间闲着。"
         "融合到每层 4 个 kernel、再用一张 graph 回放之后，一步只要 {after:.2f} ms，速度是原来的 {gain:.1f} 倍。",
         "fusion": "| 每层 kernel 数 | 每步启动数 | 每层中间张量数 | 每步 ms | 用一张 graph，ms |",
-        "buckets": "| 捕获尺寸方案 | 尺寸个数 | padding 行占比 | padding 耗时占比 | "
-        "常驻显存的行数：共享池 / 各自独立的池 |",
+        "buckets": "| 捕获尺寸方案 | 尺寸个数 | 补齐行占比 | 补齐耗时占比 | 常驻显存的行数：共享池 / 各自独立的池 |",
         "best": "**最优 {count} 个（`s13 buckets`）**",
-        "held_out": "留出检验：只用这份流量的前一半来选（在那里 padding 占 {fitted:.1%}），用到后一半是 {later:.1%}，"
+        "held_out": "留出检验：只用这份流量的前一半来选（在那里补齐占 {fitted:.1%}），用到后一半是 {later:.1%}，"
         "但换成代码补全流量就是 {other:.0%}。流量变了，就要重新选。",
     },
 }
@@ -140,12 +143,27 @@ LEARNED = {
 
 def lessons_block(language: str) -> str:
     at = ("en", "zh").index(language)
-    lines = [("| lesson | minutes | what you learn |", "| 课 | 分钟 | 学到什么 |")[at], "|---|---:|---|"]
+    lines = [("| | lesson | minutes | what you learn |", "| | 课 | 分钟 | 学到什么 |")[at], "|---|---|---:|---|"]
     for path in sorted((ROOT / "notebooks" / "src").glob("*.py")):
         head = dict(re.findall(r"^# (\w+): (.*)$", path.read_text(encoding="utf-8")[:400], re.MULTILINE))
         link = f"notebooks/{language}/{path.stem}.ipynb"
-        learned = LEARNED[path.stem[:2]][at]
-        lines.append(f"| {path.stem[:2]} [{head[f'title_{language}']}]({link}) | {head['minutes']} | {learned} |")
+        number, title = path.stem[:2], head[f"title_{language}"]
+        picture = (
+            f'<img src="docs/pictures/lesson-{number}-{language}.svg" width="{WIDTH}" alt="{PICTURES[number][at]}">'
+        )
+        cells = (f"[{picture}]({link})", f"{number} [{title}]({link})", head["minutes"], LEARNED[number][at])
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def exercises_block(language: str) -> str:
+    at = ("en", "zh").index(language)
+    head = ("| exercise | parts | points | minutes |", "| 练习 | 小题 | 分数 | 分钟 |")[at]
+    lines = [head, "|---|---|---:|---:|"]
+    for one in exercises():
+        parts = ("; ", "；")[at].join(f"{part.key} {part.title.in_(language)}" for part in one.parts)
+        minutes = sum(part.minutes for part in one.parts)
+        lines.append(f"| {one.number} {one.title.in_(language)} | {parts} | {one.points} | {minutes} |")
     return "\n".join(lines)
 
 
@@ -155,14 +173,18 @@ BLOCKS: dict[str, Callable[[str], str]] = {
     "buckets": buckets_block,
     "lessons": lessons_block,
     "held_out": held_out_block,
+    "exercises": exercises_block,
 }
-READMES = {"README.md": "en", "README.zh.md": "zh"}
+PAGES = {"README.md": "en", "README.zh.md": "zh", "docs/instructors.md": "en", "docs/instructors.zh.md": "zh"}
 
 
 def outputs() -> dict[Path, str]:
     """Every generated file and its content."""
-    made = {ROOT / "docs" / "pictures" / f"step-{language}.svg": picture(language) for language in TITLES}
-    for name, language in READMES.items():
+    pictures = ROOT / "docs" / "pictures"
+    made = {pictures / f"step-{language}.svg": picture(language) for language in TITLES}
+    for number, (_, _, draw) in PICTURES.items():
+        made |= {pictures / f"lesson-{number}-{language}.svg": draw(language) + "\n" for language in TITLES}
+    for name, language in PAGES.items():
         path = ROOT / name
         made[path] = re.sub(
             r"(<!-- generated: (\w+) -->\n)(?:.*?\n)??(<!-- end -->)",

@@ -135,7 +135,7 @@ def output_html(output: nbformat.NotebookNode, language: str) -> str:
     if output.output_type == "stream":
         return f"<pre>{ansi2html(output.text)}</pre>"
     data = output.data
-    if WIDGET in data:
+    if WIDGET in data and "text/html" not in data:  # the quiz brings a form of its own for such pages
         return still(data, language)
     form = next((form for form in FORMS if form in data), None)
     if form in ("text/html", "image/svg+xml"):

@@ -103,7 +103,7 @@ print(banner)
 # The next cell says what the line above means for your numbers.
 # %% [markdown] lang="zh"
 # **SoftGPU** 是一个用软件做成的设备：它有自己的线程，从队列里取出 kernel 依次执行，Python 则继续往下走。
-# 启动要花主机的时间，kernel 稍后才执行，graph 用一次调用回放：这个题目所需要的，它都有了。
+# 启动要花主机的时间，kernel 稍后才执行，graph 用一次调用回放：这门课要用到的，它都有了。
 # 所以下面看到的不是录像，而是在你的机器上真实发生、当场测出来的。
 #
 # 下一格会说明：上面那一行对你将看到的数字意味着什么。
@@ -132,8 +132,8 @@ else:
 #
 # Every figure of this kind has two lanes on one time axis. A **blue** box on the CPU lane is a launch. An **orange**
 # box on the GPU lane is a kernel. The **grey** between orange boxes is what the course is about: the device has nothing
-# to do. Rest the mouse on a box to see its name and its times. Only the first 18 launches are drawn; the line under the
-# title speaks of the whole step.
+# to do. Rest the mouse on a box to see its name and its times. Only the first 18 launches are drawn; the first line
+# under the title speaks of the whole step.
 #
 # Here is a small model on a large GPU, serving one request.
 # %% [markdown] lang="zh"
@@ -141,15 +141,15 @@ else:
 #
 # 这类图都有两条泳道，共用一根时间轴。CPU 那一行的**蓝色**方块是一次启动，GPU 那一行的**橙色**方块是一个 kernel。
 # 橙色方块之间的**灰色**就是这门课的主题：设备没有事情可做。把鼠标停在方块上，可以看到它的名字和时间。
-# 图里只画前 18 次启动；标题下面那行字说的则是完整的一步。
+# 图里只画前 18 次启动；标题下面第一行说的则是完整的一步。
 #
-# 下面是一个小模型在一块大 GPU 上服务一个请求的样子。
+# 下面是一个小模型在一块大 GPU 上只服务一个请求时的样子。
 # %%
 modelled = simulate_timeline(PRESETS["smollm2-360m-h100"])
 title = pick("SmolLM2-360M on an H100, batch 1, no fusion, no graph", "SmolLM2-360M，H100，batch 1，不融合，不用 graph")
 show_svg(timeline_svg([Panel(title, modelled)], language()))
 # %% [markdown] lang="en"
-# Now the third line under the title. It says **where the numbers come from**, and there are only three answers:
+# Now the second line under the title. It says **where the numbers come from**, and there are only three answers:
 #
 # * **modelled**: computed from constants, which stand beside it. No such GPU was near this notebook.
 # * **measured**: it happened on the device in the banner, just now.
@@ -158,7 +158,7 @@ show_svg(timeline_svg([Panel(title, modelled)], language()))
 # A figure without such a line does not count. Here are the modelled step from above and a recorded one: a step of the
 # course's own small model, on SoftGPU.
 # %% [markdown] lang="zh"
-# 再看标题下面的第三行。它说明**数字从哪里来**，答案只有三种：
+# 再看标题下面的第二行。它说明**数字从哪里来**，答案只有三种：
 #
 # * **模型推算**（modelled）：由旁边写明的常数算出来，这台机器上并没有那块 GPU；
 # * **实测**（measured）：刚刚在开头那一行所说的设备上真实发生；
@@ -240,6 +240,10 @@ if device.processors == 1:
     before, after = recorded, recorded_trace("softgpu-bard-stage4-graph").timeline
 title_after = pick("After: 4 kernels a layer, one graph replay", "优化后：每层 4 个 kernel，一次 graph 回放")
 show_svg(timeline_svg([Panel(title_before, before), Panel(title_after, after)], language()))
+if device.processors > 1 and "not contended" not in banner:
+    say("The same two steps on a quiet machine:", "同样的两步，在没有别的程序打扰的机器上：")
+    quiet_after = recorded_trace("softgpu-bard-stage4-graph").timeline
+    show_svg(timeline_svg([Panel(title_before, recorded), Panel(title_after, quiet_after)], language()))
 # %%
 say(
     f"Submissions by the host: {len(before.host)} before, {len(after.host)} after. "

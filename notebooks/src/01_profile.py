@@ -6,30 +6,34 @@
 # %% [markdown] lang="en"
 # # Profile batch-1 decode
 #
+# *About 20 minutes. 中文版：[剖析 batch 为 1 的 decode](../zh/01_profile.ipynb).*
+#
 # A GPU that makes one token at a time often stands idle. In this lesson you measure how much, and find out why.
 #
-# **After it you can**
+# At the end of this lesson you can
 #
 # * count the kernels of a decode step, in three ways that give three answers;
 # * record the timeline of a step and read it: launches, kernels, gaps;
 # * say which of two terms is the larger, and predict what shortening the other one brings;
 # * explain why more GPUs do not help here.
 #
-# **Time:** about 20 minutes. Before each measurement there is a **Predict**. Answer it before you run the cell: a wrong
-# guess teaches more than a right one.
+# Before each measurement there is a **Predict**. Answer it before you run the cell: a wrong guess teaches more than a
+# right one.
 # %% [markdown] lang="zh"
 # # 剖析 batch 为 1 的 decode
 #
+# *约 20 分钟。English: [Profile batch-1 decode](../en/01_profile.ipynb).*
+#
 # 一次只生成一个 token 时，GPU 常常闲着。这一课里你会亲手量出它闲了多久，并找到原因。
 #
-# **学完之后，你能够**
+# 学完这一课，你能够：
 #
 # * 用三种方法数出一步 decode 有多少个 kernel，并说清三个答案为什么不同；
 # * 录下一步的时间线，读懂其中的启动、kernel 和空隙；
 # * 判断两项时间里哪一项更大，并预测只缩短另一项会怎样；
 # * 解释为什么这时多买 GPU 没有用。
 #
-# **时间：** 大约 20 分钟。每次测量之前都有一个**先猜**。请先给出答案再运行单元格：猜错比猜对更长见识。
+# 每次测量之前都有一个**先猜**。请先给出答案再运行单元格：猜错比猜对更长见识。
 # %%
 from collections import Counter
 from dataclasses import replace
@@ -70,17 +74,16 @@ print(banner)
 # **Predict:** how many operators does PyTorch run to make *one* token? A hundred? A thousand?
 # %% [markdown] lang="zh"
 # 上面那行写着你的设备。**SoftGPU** 是一个真正异步的设备：一个线程从队列里取出启动，运行编译好的 kernel，Python
-# 这边照常往下走。它给出的数字都是*实测*。本课里 H100 的数字是*模型推算*，会逐处标明。
+# 这边照常往下走。它给出的数字都是**实测**。本课里 H100 的数字是**模型推算**，会逐处标明。
 #
-# 如果那一行里有 *contended*（有别的程序在抢处理器），或者只有一个处理器，那么计数仍然正确，时间却不可信。
-#
-# 后面备有一张在较安静的机器上*录下*的图，可以对照。
+# 如果那一行里有 *contended*（有别的程序在抢处理器），或者只有一个处理器，那么计数仍然正确，时间却不可信；
+# 后面备有一张在较安静的机器上**录下**的图，可以对照。
 #
 # ## 生成一个 token 要多少个 kernel？
 #
 # 模型是 `bard`：一个用莎士比亚剧本训练的小 Llama。先看它的教科书写法：纯 PyTorch，一行一个操作。
 #
-# **先猜：** 为了*一个* token，PyTorch 要执行多少个算子？一百个？一千个？
+# **先猜**：为了**一个** token，PyTorch 要执行多少个算子？一百个？一千个？
 # %%
 bard = load_checkpoint("bard")
 layers = bard.config.layers
@@ -103,7 +106,7 @@ say(
 # Nobody serves a model like that. Inference code has one kernel for a norm, one for RoPE, one for attention.
 # Count *those* and you get the numbers that people quote. But three people get three numbers:
 # %% [markdown] lang="zh"
-# 线上服务不会这样写。推理代码里，norm 是一个 kernel，RoPE 是一个，注意力也是一个。按*这种* kernel
+# 线上服务不会这样写。推理代码里，norm 是一个 kernel，RoPE 是一个，注意力也是一个。按**这种** kernel
 # 来数，才是大家常引用的数字。可是不同的人会数出不同的答案：
 # %%
 h100 = PRESETS["smollm2-360m-h100"]  # 32 layers, batch 1; layers alone are counted
@@ -136,10 +139,10 @@ print(table(("kernels a layer", "launches a token", f"CPU ms at {launch_us:g} µ
 # * **11** 是最常见的数法：两个 norm，q、k、v 三个投影，RoPE，注意力，输出投影，再加 FFN 的
 #   gate、up、down。它少算了四个：两次残差加法、SiLU·mul、把新的 key 和 value
 #   写进缓存。按这种数法，它们已悄悄并进了相邻的 kernel（`o+add`、`up+silu_mul` 等等）。
-# * **15** 才是什么都不融合时的实数。
-# * **9** 与 11 是同一张单子，只是 q、k、v 合成了一次矩阵乘。下面的模拟器就从这里起步。
+# * **15** 才是什么都不融合时如实数出来的个数。
+# * **9** 数的还是这 11 个，只是 q、k、v 合成了一次矩阵乘。下面的模拟器就从这里起步。
 #
-# 最后一列是*模型推算*：启动次数乘以单次启动开销，后者可以自己改。公开的数据是：裸启动 4–6 µs，经过 PyTorch
+# 最后一列是**模型推算**：启动次数乘以单次启动开销，后者可以自己改。公开的数据是：裸启动 4–6 µs，经过 PyTorch
 # 的一个算子 5–25 µs。
 #
 # ## 看一步是怎么走的
@@ -147,7 +150,7 @@ print(table(("kernels a layer", "launches a token", f"CPU ms at {launch_us:g} µ
 # 现在让设备以每层 11 个 kernel 跑一步，并录下来。整步比各层加起来多三次启动：前面有 embedding，后面有最后的 norm 和
 # lm_head。
 #
-# **先猜：** 这一步里，设备有百分之多少的时间在干活？
+# **先猜**：这一步里，设备有百分之多少的时间在干活？
 # %%
 CONTEXT = 64
 model = bard.model(stage=11, max_rows=CONTEXT, blocks=16)
@@ -187,8 +190,8 @@ if not quiet:
 #
 # 灰色的地方，设备并没有出毛病：它已经算完了，只是下一次启动还没到。
 #
-# 再看同一类图的另外两个来源：一张是制作本课程时在当时的机器上*录下*的（什么都没融合，每层 15 个 kernel），一张是按
-# H100 上的 SmolLM2-360M *推算*的。
+# 再看同一类图的另外两个来源：一张是制作本课程时在当时的机器上**录下**的（什么都没融合，每层 15 个 kernel），一张是按
+# H100 上的 SmolLM2-360M **推算**的。
 # %%
 recorded = recorded_trace("softgpu-bard-stage15-eager").timelines[0]
 modelled = simulate(replace(h100, stage=11)).timeline
@@ -210,7 +213,7 @@ say(f"Recorded: {recorded.provenance}.", f"录自：{recorded.provenance}。")
 #
 # 描述一步要用三个时长：CPU 花在启动上的时间、设备花在 kernel 上的时间、从头到尾的时间。
 #
-# **先猜：** 一步的时长等于前两项之和，还是等于其中较大的一项？
+# **先猜**：一步的时长等于前两项之和，还是等于其中较大的一项？
 # %%
 host_us = whole.host[-1].end_us - whole.host[0].start_us  # the launches and the Python loop around them
 device_us, step_us = whole.device_us, whole.step_us
@@ -244,6 +247,11 @@ say(
     f"{recorded.step_us / recorded_larger:.2f} 倍；若是相加，就该是 "
     f"{(recorded_host_us + recorded.device_us) / recorded_larger:.2f} 倍。",
 )
+if not quiet:
+    say(
+        "On a machine that is not quiet the measured step also holds its interruptions: go by the recorded one.",
+        "机器不安静时，实测的一步里还有被打断的时间：请以录下的那一步为准。",
+    )
 # %% [markdown] lang="en"
 # The two overlap, so a step takes about the **maximum** of the two, not the sum. (The maximum is a lower bound. It is
 # close when launches and kernels are spread evenly, as here; lesson 6 shows a step for which it is far off.)
@@ -310,11 +318,11 @@ if not quiet:
 #
 # **Predict:** half, because it idles half of the time? Or much less?
 # %% [markdown] lang="zh"
-# ## 等一个 Python 循环的机器
+# ## 一台在等 Python 循环的机器
 #
 # H100 的卖点是每秒约一千万亿次运算。batch 为 1 的一步用掉了其中多少？
 #
-# **先猜：** 它有一半时间闲着，所以用掉一半？还是远远不到？
+# **先猜**：它有一半时间闲着，所以用掉一半？还是远远不到？
 # %%
 report = simulate(replace(h100, stage=11))
 busy = report.utilization
@@ -374,7 +382,7 @@ say(
 #
 # 把模型切到几块 GPU 上，而且切得完美：每个 kernel 的工作平分，通信不花时间。可是每个 kernel 仍然要由 CPU 启动。
 #
-# **先猜：** 用八块 GPU，一个 token 能快多少？
+# **先猜**：用八块 GPU，一个 token 能快多少？
 # %%
 rows, found = [], {}
 for count in (1, 2, 4, 8):
@@ -387,7 +395,7 @@ print(table(("GPUs", "launching, ms", "kernels, ms", "step, ms", "each GPU busy"
 say(
     f"\nModelled: eight ideal GPUs make a token {found[1].step_us / found[8].step_us:.3f}× as fast, and each is busy "
     f"{found[8].utilization:.0%} of the time.",
-    f"\n模型推算：八块理想的 GPU 让一个 token 快到原来的 {found[1].step_us / found[8].step_us:.3f} 倍，"
+    f"\n模型推算：理想情况下，八块 GPU 让一个 token 快到原来的 {found[1].step_us / found[8].step_us:.3f} 倍，"
     f"而每块只忙 {found[8].utilization:.0%} 的时间。",
 )
 # %% [markdown] lang="en"
@@ -408,7 +416,7 @@ say(
 # kernel 变短了，启动却没有变短，而启动本来就是较长的那一项。实际情况更糟：切开一层会多出两次
 # all-reduce，它们也要启动。
 #
-# 更多的 GPU 可以同时服务更多*用户*。不过那时每块 GPU 都在等各自的循环。
+# 更多的 GPU 可以同时服务更多**用户**。不过那时每块 GPU 都在等各自的循环。
 #
 # ## 动手：模拟器
 #
@@ -431,14 +439,14 @@ simulator_widget()
 #
 # **Predict:** which one do you choose at batch 1, and which one at batch 256?
 # %% [markdown] lang="zh"
-# 这里全是*模型推算*，所用的常数写在面板里。a）和 b）改变了启动的时间，一步也跟着变。c）只让 kernel
+# 这里全是**模型推算**，所用的常数写在面板里。a）和 b）改变了启动的时间，一步也跟着变。c）只让 kernel
 # 稍稍变长，它们仍旧藏在启动后面，所以每步耗时不变。下一节讲的正是这一点。
 #
 # ## 只缩短较大的那一项
 #
-# 给你一个月，二选一：让 kernel 快一倍，或者让启动便宜一半。
+# 给你一个月，二选一：让 kernel 快一倍，或者让启动开销减半。
 #
-# **先猜：** batch 为 1 时选哪个？batch 为 256 时呢？
+# **先猜**：batch 为 1 时选哪个？batch 为 256 时呢？
 # %%
 faster_gpu = replace(
     gpu, floor_us=gpu.floor_us / 2, bandwidth_tb_s=2 * gpu.bandwidth_tb_s, peak_tflop_s=2 * gpu.peak_tflop_s
@@ -465,10 +473,9 @@ say("Modelled, H100, context 512, layers alone.", "模型推算：H100，context
 # 在较小的那一项上下功夫，几乎没有收获。而哪一项较小，取决于 batch。所以**先 profile，再动手**。
 #
 # 这条规律也有讨喜的一面：设备在等的时候，多给它一点活几乎不花时间。
-#
 # 在这里量一量：注意力要读整个上下文，上下文变长，设备的活变多，启动次数却不变。
 #
-# **先猜：** 上下文从 8 个 token 增加到 192 个，kernel 的时间变长多少？一步的时间又变长多少？
+# **先猜**：上下文从 8 个 token 增加到 192 个，kernel 的时间变长多少？一步的时间又变长多少？
 # %%
 contexts = (8, 64, 192)
 context_steps = {}
@@ -524,7 +531,7 @@ if not quiet:
 # %% [markdown] lang="zh"
 # ## 换成你自己的模型
 #
-# 在有 CUDA 的机器上，PyTorch 的 profiler 录下的就是同样的两行。录一步 decode 足矣：
+# 在有 CUDA 的机器上，PyTorch 的 profiler 录下的就是同样的两行。录一步 decode 就够了：
 #
 # ```python
 # from torch.profiler import ProfilerActivity, profile
@@ -535,16 +542,16 @@ if not quiet:
 # p.export_chrome_trace("step.json")
 # ```
 #
-# 接着运行 `s13 trace step.json`，它会给出忙碌时间、按原因分类的空隙，以及怎样做才有用。第 7 课用真实文件演示。`s13
-# profile --svg step.svg` 可以为 SoftGPU 画出本课这样的图。
+# 接着运行 `s13 trace step.json`，它会给出忙碌时间、按原因分类的空隙，以及怎样做才有用。第 7 课用真实文件演示。
+# `s13 profile --svg step.svg` 可以为 SoftGPU 画出本课这样的图。
 #
 # ## 小结
 #
 # * 一个 token 要启动几百次：先问清数的是什么（每层 15、11 还是 9 个，或者 PyTorch 自己的算子）。
 # * 启动与计算互相重叠：一步大约等于两者中较大的一项。
 # * batch 为 1 时，启动是较大的一项，所以设备在等。更快的 kernel、更多的 GPU，缩短的都是较小的一项。
-# * 离峰值那么远，不全是等待的错：另一半原因是 batch 为 1。
+# * 离峰值那么远，不全是等待的错：另一个原因是 batch 为 1。
 # * 要缩短启动，有两条路：减少启动次数（**算子融合**，第 2 课），或者把全部启动合成一次（**CUDA Graph**，第 3 课）。
 #
-# **练习：** 练习 5「两条时间线」由启动时间和 kernel 时间算出这样一张图；练习 6「读
-# trace」在录下的文件里找出空闲的原因。都在 `exercises/` 里。
+# **练习**：练习 5（两条泳道）由启动时间和 kernel 时间算出这样一张图；
+# 练习 6（读一份 trace）在录下的文件里找出空闲的原因。都在 `exercises/` 里。

@@ -6,10 +6,12 @@
 # %% [markdown] lang="en"
 # # Operator fusion
 #
+# *About 25 minutes. 中文版：[算子融合](../zh/02_fusion.ipynb).*
+#
 # Two ways lead out of the wait that lesson 1 measured. This is the first: **fewer launches**. Neighbouring operations
 # become one kernel, and what passed between them through memory stays in registers.
 #
-# **After it you can**
+# At the end of this lesson you can
 #
 # * follow one layer from 15 kernels to 4 and say, for each step, why it is allowed;
 # * count what fusion saves: kernels, intermediate tensors, bytes;
@@ -17,22 +19,24 @@
 # * say what fusion does *not* save at batch 1;
 # * write a fused kernel and launch it.
 #
-# **Time:** about 25 minutes. **Predict** before you run a cell.
+# **Predict** before you run a cell.
 # %% [markdown] lang="zh"
 # # 算子融合
+#
+# *约 25 分钟。English: [Operator fusion](../en/02_fusion.ipynb).*
 #
 # 第 1 课量出了 GPU 的等待。要摆脱它有两条路，这是第一条：**减少启动次数**。把相邻的操作合成一个
 # kernel，它们之间原本要经过显存的值，就留在寄存器里。
 #
-# **学完之后，你能够**
+# 学完这一课，你能够：
 #
 # * 跟着一层从 15 个 kernel 走到 4 个，并说清每一步为什么可行；
 # * 算出融合省了什么：kernel、中间张量、字节；
 # * 检查输出没有改变，而且所用的检查真的会报错；
-# * 说出 batch 为 1 时融合*省不了*什么；
+# * 说出 batch 为 1 时融合**省不了**什么；
 # * 亲手写一个融合 kernel 并启动它。
 #
-# **时间：** 大约 25 分钟。运行单元格之前请**先猜**。
+# 运行单元格之前请**先猜**。
 # %%
 import inspect
 from dataclasses import replace
@@ -73,14 +77,14 @@ print(banner)
 #
 # **Predict:** which two neighbours would you merge first?
 # %% [markdown] lang="zh"
-# 上面那行是本课*实测*所用的设备。如果其中有 *contended*，或者只有一个处理器，那么计数和输出仍然正确，时间却不可信。
+# 上面那行是本课**实测**所用的设备。如果其中有 *contended*，或者只有一个处理器，那么计数和输出仍然正确，时间却不可信。
 #
 # ## 一层，什么都不融合
 #
 # 下面就是库里一个 decoder 层的真实代码，不是示意。每个 `k.…(…)` 启动一个
 # kernel，排在最后的参数是它写出的张量，这些张量都要经过显存。
 #
-# **先猜：** 你会先合并哪两个相邻的操作？
+# **先猜**：你会先合并哪两个相邻的操作？
 # %%
 CONTEXT = 64
 bard = load_checkpoint("bard")
@@ -134,8 +138,8 @@ show_stage(15)
 # %% [markdown] lang="zh"
 # ## 15 → 11：小操作搭便车
 #
-# 矩阵乘在写出结果之前，结果还在寄存器里。这时顺手加上残差，几乎不花代价，于是两次加法成了 `o` 和 `down` 的
-# **尾声**（epilogue）。同理，SiLU·mul 搭在 `up` 上；把新的 key、value 写进缓存则搭在 RoPE 上，key 正是它刚算出来的。
+# 矩阵乘在写出结果之前，结果还在寄存器里。这时顺手加上残差，几乎不花代价，于是两次加法成了
+# `o` 和 `down` 的**尾声**（epilogue）。同理，SiLU·mul 搭在 `up` 上；把新的 key、value 写进缓存则搭在 RoPE 上，key 正是它刚算出来的。
 #
 # 标出的是新写法。也请看看少了什么：`b.delta`、`b.up`、`b.k_rope` 都不再写出。
 # %%
@@ -152,7 +156,7 @@ show_stage(11)
 #
 # 三次矩阵乘读的是同一个输入。加载模型时把三份权重上下叠好，一个 kernel 就能算出三者。
 #
-# **先猜：** 启动少了两次。张量少了几个？
+# **先猜**：启动少了两次。张量少了几个？
 # %%
 show_stage(9)
 # %% [markdown] lang="en"
@@ -184,8 +188,8 @@ show_stage(9)
 # * **RoPE 和写缓存并入注意力的前奏**（prologue）：q 在用到它的地方才旋转；
 # * **gate、up 和 SiLU·mul 一趟做完**。
 #
-# 也有一处*退了回去*：`o` 和 `down` 又成了普通的矩阵乘。一次加法只能搭一趟车，现在它归后面的
-# norm。所以一层末尾的加法要并入*下一层*的 norm；第 0 层前面没有加法，这就是 `if first` 的由来。
+# 也有一处**退了回去**：`o` 和 `down` 又成了普通的矩阵乘。一次加法只能搭一趟车，现在它归后面的
+# norm。所以一层末尾的加法要并入**下一层**的 norm；第 0 层前面没有加法，这就是 `if first` 的由来。
 # %%
 show_stage(7)
 # %% [markdown] lang="en"
@@ -214,10 +218,10 @@ show_stage(5)
 # %% [markdown] lang="zh"
 # ## 5 → 4：走到尽头
 #
-# 四个 kernel，各对应一处“*每个*输出都要用到*全部*输入”的地方：x → q、k、v；注意力 → o；x → gate、up；激活 →
+# 四个 kernel，各对应一处“**每个**输出都要用到**全部**输入”的地方：x → q、k、v；注意力 → o；x → gate、up；激活 →
 # down。两处之间，设备的各个部分必须都已算完，而 kernel 的边界正是最简单的同步办法。
 #
-# SoftGPU 只有一条执行线，注意力与 `o` 合并毫不费力。GPU 上却不然：各个 head 由不同的 block 计算，它们对 `o`
+# SoftGPU 只有一个执行线程，注意力与 `o` 合并毫不费力。GPU 上却不然：各个 head 由不同的 block 计算，它们对 `o`
 # 的贡献要么用原子加累起来（求和的次序从此不固定），要么每个 block 把 head 重算一遍。所以在 GPU
 # 上，停在上一级往往更合适。
 # %%
@@ -233,7 +237,7 @@ show_stage(4)
 #
 # 把同一条路画成图。逐级切换，看 kernel 怎样合并。
 #
-# **先猜：** 在哪几级之间，kernel 变少而张量的个数不变？
+# **先猜**：在哪几级之间，kernel 变少而张量的个数不变？
 # %%
 ledger_widget()
 # %% [markdown] lang="en"
@@ -246,10 +250,10 @@ ledger_widget()
 # %% [markdown] lang="zh"
 # ## 输出变了吗？
 #
-# 又快又错的融合 kernel 一文不值。让同一段提示走一遍六个级别，再走一遍纯 PyTorch 的 decoder，比较下一个 token 的
+# 又快又错的融合 kernel 一文不值。让同一段 prompt 走一遍六个级别，再走一遍纯 PyTorch 的 decoder，比较下一个 token 的
 # logits。
 #
-# **先猜：** 六个级别会逐位相同吗？PyTorch 呢？
+# **先猜**：六个级别会逐位相同吗？PyTorch 呢？
 # %%
 prompt = bard.tokenizer.encode("ROMEO.\nBut soft, what light")
 models = {stage: bard.model(stage, max_rows=CONTEXT, blocks=16) for stage in LAYERS}
@@ -301,7 +305,7 @@ say(
 #
 # ## 省了多少时间？
 #
-# **先猜：** 从 15 个到 4 个 kernel，启动次数降到大约四分之一。启动的时间也降到四分之一吗？kernel 的时间呢？
+# **先猜**：从 15 个到 4 个 kernel，启动次数降到大约四分之一。启动的时间也降到四分之一吗？kernel 的时间呢？
 # %%
 steps = {stage: eager_step(model, running_batch(model, rows=1, context=CONTEXT)) for stage, model in models.items()}
 seconds = 0 if quiet else 3  # on a busy machine, go on for a while: the quietest repeat counts
@@ -344,7 +348,7 @@ if not quiet:
 # %% [markdown] lang="zh"
 # 启动一个融合 kernel 比启动一个普通的贵：要检查、打包的参数更多。所以启动时间降得没有启动次数那么多。
 #
-# 作为对照，下面是 H100 上 SmolLM2-360M 一步的*模型推算*。最后一列是同一级别用一张 graph 回放（第 3 课）。
+# 作为对照，下面是 H100 上 SmolLM2-360M 一步的**模型推算**。最后一列是同一级别用一张 graph 回放（第 3 课）。
 # %%
 rows = [
     (
@@ -377,7 +381,7 @@ print(table(("kernels a layer", "launches", "step, ms", "GPU busy", "as one grap
 # “中间值留在寄存器里，不必往返显存。”这话没错。现在来称一称它的分量。取一个大模型，bf16 的
 # Llama-3-8B，把一层搬运的字节全加起来。
 #
-# **先猜：** 从每层 15 个 kernel 到 4 个，batch 为 1 时字节数减少多少？30 %？3 %？还是更少？
+# **先猜**：从每层 15 个 kernel 到 4 个，batch 为 1 时字节数减少多少？30%？3%？还是更少？
 # %%
 llama = replace(PRESETS["llama-3-8b-h200"], context=1024)
 
@@ -442,7 +446,7 @@ say(
 # 轮到你了：把残差加法和它后面的 RMSNorm 写成一个 kernel。`@device.kernel` 编译一个 Python
 # 函数；注解说明每个参数是什么。kernel 没有返回值，结果写进输出参数。
 #
-# **先猜：** `residual + delta` 这个和要用两次：norm 要用，下一层也要用。融合之后，它往返显存的路能省掉哪一段？
+# **先猜**：`residual + delta` 这个和要用两次：norm 要用，下一层也要用。融合之后，它往返显存的哪一趟可以省掉？
 # %%
 @device.kernel
 def my_add_rms_norm(residual: F32[2], delta: F32[2], weight: F32[1], eps: float, out_residual: F32[2], out: F32[2]):
@@ -474,10 +478,10 @@ print(normed[0, :4])
 # Now check it against plain torch. A check that has never failed proves little, so here is also a wrong kernel with a
 # mistake of a kind that has shipped (nano-vllm#170): it puts the *normalised* row into the residual.
 # %% [markdown] lang="zh"
-# 和照样要写出，因为后面有人要用。省下的是为求平方而*再读*它一遍，以及一次启动。
+# 这个和照样要写出，因为后面有人要用。省下的是为求平方而**再读**它一遍，以及一次启动。
 #
 # 现在拿它与纯 torch 对照。从没报过错的检查说明不了什么，所以这里再放一个写错的
-# kernel，犯的是一类真实发布过的错误（nano-vllm#170）：把*归一化之后*的行写进了残差。
+# kernel，犯的是一类真实发布过的错误（nano-vllm#170）：把**归一化之后**的行写进了残差。
 # %%
 @device.kernel
 def wrong_add_rms_norm(residual: F32[2], delta: F32[2], weight: F32[1], eps: float, out_residual: F32[2], out: F32[2]):
@@ -520,11 +524,11 @@ for launch in (my_add_rms_norm, wrong_add_rms_norm):
 #
 # **Predict:** half the launches. Half the time?
 # %% [markdown] lang="zh"
-# 写错的 kernel，`out` 竟是对的。坏掉的只有残差，而读它的是*下一层*。只检查 `out` 的话，就让它混过去了。
+# 写错的 kernel，`out` 竟是对的。坏掉的只有残差，而读它的是**下一层**。只检查 `out` 的话，就让它混过去了。
 #
 # 最后看时间：你的 kernel，对比先 `add` 再 `rms_norm`，次数与 bard 一步所需的相同。
 #
-# **先猜：** 启动少了一半，时间也少一半吗？
+# **先猜**：启动少了一半，时间也少一半吗？
 # %%
 pairs = 2 * bard.config.layers
 k = device.kernels
@@ -585,5 +589,5 @@ say(
 # * graph 去掉启动，去不掉边界：有了 graph，融合照样有用。
 # * 所有输出和输入都要检查，而且要亲眼见过检查报错。
 #
-# **练习：** 练习 2「融合 RMSNorm」，在 `exercises/` 里：把教科书 decoder 的加法和 norm
-# 融合起来，数一数少了几个中间张量。接下来是第 3 课：剩下的启动，合成*一次*调用。
+# **练习**：练习 2（融合 RMSNorm），在 `exercises/` 里：把教科书 decoder 的加法和 norm
+# 融合起来，数一数少了几个中间张量。接下来是第 3 课：剩下的启动，合成**一次**调用。

@@ -31,7 +31,7 @@
 # 学完这一课，你能够：
 #
 # * 读懂一张录好的 graph，说出回放时会发生什么；
-# * 预见一个粗心的 runner 会以哪六种方式出错，并亲手把它们弄坏；
+# * 预见一个粗心的 runner 会以哪六种方式出错，并亲手让它们一一发生；
 # * 说出哪些做法看似不行、其实可以；
 # * 写出一个不怕这些错误的 runner，并测出它省了多少。
 # %%
@@ -46,11 +46,13 @@ from s13lib.graphs import GraphRunner
 from s13lib.model import Sequence
 from s13lib.model.checkpoints import load_checkpoint
 from s13lib.profiling.measure import measure_steps
+from s13lib.profiling.recorded import recorded_trace
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.widgets import language, pick, say, show_svg
 
 device = best_device(default="softgpu")
-print(device.banner())
+banner = device.banner()
+print(banner)
 # %% [markdown] lang="en"
 # ## A graph of two nodes
 #
@@ -248,7 +250,7 @@ for sequence in three:
 #
 # ## 错误六：换掉了权重
 #
-# **先猜**：用另一个数值大一倍的张量替换权重，回放看得见吗？如果在原张量上就地乘 2 呢？
+# **先猜**：用另一个数值大一倍的张量替换权重，回放看得见吗？如果在原来的张量上原地乘 2 呢？
 # %%
 weight = device.tensor(torch.ones(4, 4))
 rows, out = device.tensor(torch.ones(1, 4)), device.empty((1, 4))
@@ -268,7 +270,7 @@ old_weight.mul_(2)
 after_in_place = replay()
 say(
     f"After replacing: {after_replacing:g}, the old weight (the graph keeps it alive). In place: {after_in_place:g}.",
-    f"替换之后：{after_replacing:g}，还是旧权重（graph 会让它一直活着）。就地修改之后：{after_in_place:g}。",
+    f"替换之后：{after_replacing:g}，还是旧权重（graph 会让它一直活着）。原地修改之后：{after_in_place:g}。",
 )
 # %% [markdown] lang="en"
 # ## What looks forbidden and works
@@ -306,7 +308,7 @@ say(
 # %% [markdown] lang="zh"
 # ## 只有 CUDA 上才看得到的
 #
-# （读来的，不是在这里测的；出处是 PyTorch 文档中关于 CUDA graph 的部分。）在 CUDA 上，捕获之前要先在**旁路 stream** 上预热：cuBLAS 之类的库在第一次调用时才创建工作区，kernel 也是用到才加载，这两件事都不能发生在捕获过程中；旧式的默认 stream 根本不能捕获。SoftGPU 只有一个 stream，kernel 在启动之前就已编译好，所以在这里看不到这类错误。
+# （读来的，不是在这里测的；出处是 PyTorch 文档中关于 CUDA graph 的部分。）在 CUDA 上，捕获之前要先在**另一条 stream**（side stream）上预热：cuBLAS 之类的库在第一次调用时才创建工作区，kernel 也是用到才加载，这两件事都不能发生在捕获过程中；旧式（legacy）的默认 stream 根本不能捕获。SoftGPU 只有一条 stream，kernel 在启动之前就已编译好，所以在这里看不到这类错误。
 #
 # ## 库里的 runner
 #
@@ -331,7 +333,7 @@ print(inspect.getsource(GraphRunner.replay))
 # | 捕获时读数值 | 设备直接拒绝 |
 # | 留着输出 | `run` 返回前 n 行的拷贝 |
 # | 残留的行 | `padded` 填满每一行，`copy_from` 拷贝每一行 |
-# | 换掉权重 | 用一个世代计数器，宁可明确报错，也不返回旧结果 |
+# | 换掉权重 | 用一个版本计数器，宁可明确报错，也不返回旧结果 |
 # %%
 runner = GraphRunner(model, 4)
 runner.inputs = type(runner.inputs)(runner.inputs.input_ids.clone(), *runner.inputs.tensors()[1:])
@@ -364,12 +366,16 @@ say(
     f"{graph.host_us:,.1f} µs: {eager.host_us / graph.host_us:,.0f} times less. The step falls from {eager.step_us:,.0f} "
     f"to {graph.step_us:,.0f} µs, {eager.step_us / graph.step_us:.1f}×.",
     f"实测：{eager.launches} 次启动让主机忙了 {eager.host_us:,.0f} µs，一次回放只要 {graph.host_us:,.1f} µs，"
-    f"是原来的 {eager.host_us / graph.host_us:,.0f} 分之一。整步从 {eager.step_us:,.0f} µs 降到 {graph.step_us:,.0f} µs，"
+    f"只有原来的 1/{eager.host_us / graph.host_us:,.0f}。整步从 {eager.step_us:,.0f} µs 降到 {graph.step_us:,.0f} µs，"
     f"快到 {eager.step_us / graph.step_us:.1f} 倍。",
 )
 titles = pick("one by one", "逐个启动"), pick("one replay", "一次回放")
 panels = [Panel(title, step.timeline) for title, step in zip(titles, (eager, graph), strict=True)]
 show_svg(timeline_svg(panels, language()))
+if "not contended" not in banner:
+    quiet = [recorded_trace(f"softgpu-bard-stage15-{kind}").timeline for kind in ("eager", "graph")]
+    titles = [pick(f"{title}, on a quiet machine", f"{title}，安静的机器") for title in titles]
+    show_svg(timeline_svg([Panel(*pair) for pair in zip(titles, quiet, strict=True)], language()))
 # %% [markdown] lang="en"
 # The kernels are the same, and so is what the device must do. A graph removes host time, never device time: that is why
 # the second lane is now full, and why the gain ends when the device is the limit (lesson 6).
@@ -383,7 +389,7 @@ show_svg(timeline_svg(panels, language()))
 #
 # **Exercise 4, Capture:** make a `GraphRunner` from a bare graph.
 # %% [markdown] lang="zh"
-# kernel 还是那些 kernel，设备要做的事一点没少。graph 省的是主机的时间，从来不是设备的时间：所以第二行现在排满了；也所以，一旦设备成为瓶颈，收益就到头了（第 6 课）。
+# kernel 还是那些 kernel，设备要做的事一点没少。graph 省的是主机的时间，从来不是设备的时间：所以第二行现在排满了；也正因为这样，一旦设备成为瓶颈，收益就到头了（第 6 课）。
 #
 # ## 小结
 #

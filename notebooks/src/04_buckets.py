@@ -278,9 +278,9 @@ if not quiet:
 # padding row like a real one with 512 tokens of context. A real padding row has a context of one token or none, so
 # padding is still cheaper than this.)
 # %% [markdown] lang="zh"
-# 这里有两笔账：回放省下多少，补齐花掉多少。n 小的时候省得多。但 CPU 的核是一行一行算的，每多补一行就多花一行的时间；等到设备成了瓶颈，回放不再省时间，补齐的代价却还在。这时按原来的 n 走 eager 反而可能更快。（这三个时间都不含拷贝输入。）
+# 这里有两笔账：回放省下多少，补齐花掉多少。n 小的时候省得多。但 CPU 核心是一行一行算的，每多补一行就多花一行的时间；等到设备成了瓶颈，回放不再省时间，补齐的代价却还在。这时按原来的 n 走 eager 反而可能更快。（这三个时间都不含拷贝输入。）
 #
-# n 小时的 GPU 不一样：一行也好，十六行也好，一步都只把权重读一遍，所以多一行很便宜。同样的问题，换成 H100 上的 SmolLM2-360M、整份聊天流量，用**模型推算**。（模型把补齐的一行也当成上下文 512 的真实行来计价。真正的补齐行，上下文只有一个 token 甚至没有，所以补齐比这里算的还要便宜。）
+# 换成 GPU，n 较小的时候就不一样了：一行也好，十六行也好，一步都只把权重读一遍，所以多一行很便宜。同样的问题，换成 H100 上的 SmolLM2-360M、整份聊天流量，用**模型推算**。（模型把补齐的一行也当成上下文 512 的真实行来计价。真正的补齐行，上下文只有一个 token 甚至没有，所以补齐比这里算的还要便宜。）
 # %%
 setup = Setup(stage=7)  # SmolLM2-360M on an H100, fused about as serving engines do
 graph_us, eager_us = step_time_curve(setup, 256)
@@ -346,7 +346,7 @@ print(table((f"measured, bard, sizes {', '.join(map(str, sizes))}", "bytes pinne
 default = MemoryModel()
 say(
     f"The library's own estimate for an engine: {default.graph_mib:g} MiB a graph and {default.row_mib:g} MiB a row.",
-    f"库对引擎的默认估计：每张 graph {default.graph_mib:g} MiB，每行 {default.row_mib:g} MiB。",
+    f"本库对真实引擎的默认估计：每张 graph {default.graph_mib:g} MiB，每行 {default.row_mib:g} MiB。",
 )
 # %% [markdown] lang="en"
 # A real graph also keeps something that no sharing removes: its nodes, and the driver's bookkeeping. Published figures
@@ -392,7 +392,7 @@ print(table(header, lines))
 #
 # **Predict:** thirteen sizes, but fitted to this chat traffic. Where will they lie? And what is left of the padding?
 # %% [markdown] lang="zh"
-# 过了某一点，再多的尺寸也换不来什么：vLLM 的表比 TensorRT-LLM 的长得多，对这份聊天流量却没有区别，因为多出来的尺寸比实际出现的 batch 都大。它们花掉的却是启动时间和内存。
+# 过了某一点，再多的尺寸也换不来什么：vLLM 的表比 TensorRT-LLM 的长得多，对这份聊天流量却没有区别，因为多出来的尺寸比实际出现的 batch 都大。它们的代价却是实实在在的：捕获更久，占的内存更多。
 #
 # ## 一份流量的最优尺寸
 #
@@ -413,7 +413,7 @@ say(
 # %% [markdown] lang="en"
 # How many sizes are worth having? Each further one brings less.
 # %% [markdown] lang="zh"
-# 到底要几个尺寸才值？每多一个，好处都比前一个少。
+# 到底要几个尺寸才划算？每多一个，好处都比前一个少。
 # %%
 counts = range(1, 21)
 figure, axes = plt.subplots(figsize=(7, 2.6), dpi=100)
@@ -441,7 +441,7 @@ plt.show()
 #
 # 按某份流量选出来的尺寸，在那份流量上当然好看。这说明不了什么：明天的流量是另一份。所以只用**前一半**的步来拟合，再用后一半和别的流量来评判。
 #
-# **先猜**：到了代码补全上，哪一个更经得住：按聊天拟合的尺寸，还是课程那张普通的表？
+# **先猜**：到了代码补全上，哪一个更经得起考验：按聊天拟合的尺寸，还是课程那张普通的表？
 # %%
 busy = chat(load=WORKLOADS["chat"].full_load(256))
 
@@ -484,7 +484,7 @@ say(
 # **Tasks.** With private pools and 300 MiB: what does the optimum give up? Can you come within one per cent of it by
 # hand? Take sizes fitted to one traffic, then switch to another.
 # %% [markdown] lang="zh"
-# 所以引擎默认给的是一张均匀的表；也所以，即使拟合用不着，你也该留几个小尺寸。清楚自己的流量时再去拟合，并且用拟合没见过的某一天来评判。
+# 所以引擎默认给的是一张均匀的表；也正因为这样，即使拟合用不着，你也该留几个小尺寸。清楚自己的流量时再去拟合，并且用拟合没见过的某一天来评判。
 #
 # ## 动手试试
 #

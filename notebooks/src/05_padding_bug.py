@@ -98,7 +98,7 @@ say(
 #
 # The same batch again, next to each request decoded **alone**, in a fresh cache.
 # %% [markdown] lang="zh"
-# 没有任何报错。`romeo` 的第一个字符，现在存的是占位行的 key 和 value。从下一步起，`romeo` 的每个 token 都会去注意它。
+# 没有任何报错。`romeo` 的第一个字符，现在存的是占位行的 key 和 value。从下一步起，`romeo` 的每个新 token 做注意力时都会读到它。
 #
 # ## 看得出来吗？
 #
@@ -129,7 +129,7 @@ for row, request in enumerate(requests):
 # %% [markdown] lang="zh"
 # 一个请求不一样了，另外两个精确到最后一位。而且最可能的那个字符往往并没有变：光看文本，什么也看不出来。
 #
-# ## 在真实的来来往往中比较四种策略
+# ## 在一段流量下比较四种策略
 #
 # 现在来一个小小的服务：请求成批到来，写一段文字，然后离开；腾出的 block 后进先出地回收。多出来的那些行怎么填，有四种办法，全部代码如下：
 # %%
@@ -154,7 +154,10 @@ for policy in PADDINGS:
     results[policy] = run_scenario(served, prompts, layout, policy, seed=5, max_batch=12)
 
 rows = {policy: {row.n: row for row in by_batch_size(result)} for policy, result in results.items()}
-print("steps / alarms / steps whose logits differ from the requests decoded alone\n")
+say(
+    "steps / alarms / steps whose logits differ from the requests decoded alone\n",
+    "步数 / 报警 / logits 与单独解码不同的步数\n",
+)
 print(f"{'n':>3} {'bucket':>6}", *(f"{policy:>13}" for policy in rows))
 for n in sorted({n for table in rows.values() for n in table}):
     cells = []
@@ -179,8 +182,8 @@ for n in sorted({n for table in rows.values() for n in table}):
 # %% [markdown] lang="zh"
 # 按列来看：
 #
-# * `scratch` 和 `skip`：无论 n 是多少，没有告警，也没有差异。
-# * `naive` 只在 n **不是**捕获尺寸时告警：n 恰好是捕获尺寸时，根本没有占位行。但先前造成的损害会留在缓存里，所以 n 是捕获尺寸时，输出也可能不对。
+# * `scratch` 和 `skip`：无论 n 是多少，没有报警，也没有差异。
+# * `naive` 只在 n **不是**捕获尺寸时报警：n 恰好是捕获尺寸时，根本没有占位行。但先前造成的损害会留在缓存里，所以 n 是捕获尺寸时，输出也可能不对。
 # * `stale` 要求更多：batch 必须缩小过，**而且**回收的 block 已经换了主人。换一种流量，它可以一整天不出声。
 #
 # 所以，只测一个 batch 大小，永远找不到这个 bug。
@@ -224,7 +227,7 @@ except CacheCorruption as alarm:
 #
 # ## 两种根本不会出事的设计
 #
-# | | n 之后的行 | 谁在用（读来的，不是在这里测的） |
+# | | 第 n 行往后的行 | 谁在用（读来的，不是在这里测的） |
 # |---|---|---|
 # | **scratch** | 写进一个永远不分给任何请求的 block | SGLang（保留 slot 0）、TensorRT-LLM（一个占位请求）、mini-sglang（多出的一页） |
 # | **skip** | slot −1，kernel 遇到它就不写 | vLLM（block table 里再配一个空 block）、nano-vllm |

@@ -24,7 +24,7 @@
 #
 # *约 20 分钟。English: [When it stops mattering](../en/06_when_it_stops.ipynb).*
 #
-# 不管 kernel 做什么，每一步的启动开销都一样。kernel 变长，启动就藏到它们后面去了；从那以后，graph 什么也带不来。这一课用三种方式找到这个**交叉点**，并拿你自己的机器来检验模型。
+# 不管 kernel 做什么，每一步的启动开销都一样。kernel 变长，启动就藏到它们后面去了；从那以后，再用 graph 也没有收益。这一课用三种方式找到这个**交叉点**，并拿你自己的机器来检验模型。
 #
 # 学完这一课，你能够：
 #
@@ -105,7 +105,7 @@ say(
 # 三种办法都改变 kernel 的工作量，但不改变启动次数：
 #
 # * **batch**：每个 kernel 算更多行；
-# * **hidden 大小**：矩阵更大（用随机权重的模型：权重是什么，时间并不在乎）；
+# * **hidden 大小**：矩阵更大（用随机权重的模型：权重取什么值，不影响时间）；
 # * **上下文**：注意力要读更多的 key 和 value。
 #
 # 每个点都测两种：逐个启动，和用一张 graph 回放。会相交的，是主机的时间和设备的时间。
@@ -248,7 +248,7 @@ if not quiet:
 #
 # **Predict:** yes? For every context?
 # %% [markdown] lang="zh"
-# 一行一行地读这张表。设备 ÷ 主机远小于 1 的地方，graph 收益很大；大于 1 的地方，收益趋近 1.00 倍。规律就是这一条，三个旋钮只是沿着它走的三条路。主机时间是平的，除非设备太慢，让启动线程等它，或者和它抢同一个处理器。
+# 一行一行地读这张表。设备 ÷ 主机远小于 1 的地方，graph 收益很大；大于 1 的地方，收益趋近于 1.00 倍。规律就是这一条，三个旋钮只是沿着它走的三条路。主机时间是平的，除非设备太慢，让启动线程等它，或者和它抢同一个处理器。
 #
 # 模型只拟合了 bard 的三步，上下文都是 64。bard 的其他 batch 离它很近；别的 hidden 大小和上下文离得远，误差更大也不足为奇：大矩阵和小矩阵跑的速率并不相同。校准过的模型，说“在交叉点的**哪一边**”比说“一步要多久”更可靠。`s13 calibrate` 会用更多次重复做同样的校准并存下来，`s13 predict` 会检验它。
 #
@@ -256,7 +256,7 @@ if not quiet:
 #
 # 换成 H100，**模型推算**：SmolLM2-360M，每层 9 个 kernel，每次启动 6 µs，不开融合，不用 graph。把 batch 拖到 128，空隙会自己合上吗？
 #
-# **先猜**：会？任何上下文长度都会？
+# **先猜**：会合上吗？不管上下文多长都会吗？
 # %%
 h100 = PRESETS["smollm2-360m-h100"]
 reports = [
@@ -361,7 +361,7 @@ print(table(("modelled, 11 kernels a layer", "prompt", "step, ms", "busy", "a gr
 #
 # **Predict:** which order is the slowest: short ones first, long ones first, or in turns? By how much?
 # %% [markdown] lang="zh"
-# 长 prompt 会把启动藏到算术后面。prefill 通常不用 graph，经典的理由就在这里：长度没有上限，列不出一小组可捕获的尺寸，而且不用也没有损失。但在小模型上，**短** prompt 和 decode 一样受启动限制。所以这条规矩并不绝对：vLLM 默认对 decode 用完整的 graph，对 prefill 用**分段**的 graph（除注意力以外的部分，补齐到捕获过的 token 数）。
+# 长 prompt 会把启动藏到计算后面。prefill 通常不用 graph，经典的理由就在这里：长度没有上限，列不出一小组可捕获的尺寸，而且不用也没有损失。但在小模型上，**短** prompt 和 decode 一样受启动限制。所以这条规矩并不绝对：vLLM 默认对 decode 用完整的 graph，对 prefill 用**分段**的 graph（除注意力以外的部分，补齐到捕获过的 token 数）。
 #
 # ## max(主机, 设备) 在哪里会骗人
 #

@@ -89,11 +89,11 @@ folder = Path(tempfile.mkdtemp(prefix="s13-"))  # for the files that this lesson
 # | **算子融合** | kernel：连同启动、边界和中间张量 | 每种融合都要写一个 kernel 并测试 |
 # | **CUDA Graph** | CPU 为每个 kernel 做的工作 | shape 和地址固定；回放时不跑 Python |
 # | **分桶** | “每个 batch 大小一张 graph”的需要 | 补齐行；每个尺寸都占内存；超过则 eager |
-# | **临时 block**、slot −1 | 补齐行造成的伤害 | 一个谁也不能占用的 block，外加检查 |
+# | **scratch block**、slot −1 | 补齐行造成的伤害 | 一个谁也不能占用的 block，外加检查 |
 # | **共享内存池** | 每张 graph 各自的内存池 | 从大到小捕获；回放不能重叠 |
 # | **批处理** | 每个 token 分摊的启动 | 延迟：token 要等它的那一批 |
 #
-# 它们又留下了什么？融合留下要读的权重；graph 留下每一个 kernel 和它在 GPU 上的边界；临时 block 留下补齐行的计算。
+# 它们又留下了什么？融合留下要读的权重；graph 留下每一个 kernel 和它在 GPU 上的边界；scratch block 留下补齐行的计算。
 #
 # 前两行去掉的东西不同。看看它们在这台设备上对同一步各做了什么。
 # %%
@@ -190,11 +190,11 @@ for (stage, path), step in measured.items():
 # | **llama.cpp** | 不补齐 | `GGML_CUDA_DISABLE_GRAPHS=1` |
 # | **picoLM** | 不补齐 | 没有可关的 |
 #
-# 有两句话在旧资料里还常见，但已经有了日期：
+# 有两句话在旧资料里还常见，如今却不能照单全收：
 #
-# * *“prefill 完全不用 graph。”* 完整的 graph 确实不用，因为提示词长度列不成一张短表。但 vLLM 会分段回放 prefill，
+# * “prefill 完全不用 graph。”——完整的 graph 确实不用，因为 prompt 的长度列不成一张短表。但 vLLM 会分段回放 prefill，
 #   段与段之间的注意力仍是 eager。
-# * *“TensorRT-LLM 把整个模型编译成一张固定的图，改 shape 就要重新构建。”* 这说的是 TensorRT engine 的路线。它的
+# * “TensorRT-LLM 把整个模型编译成一张固定的图，改 shape 就要重新构建。”——这说的是 TensorRT engine 的路线。它的
 #   PyTorch 后端和别家一样，按 batch 大小捕获。
 #
 # 在整个引擎里，graph 能带来多少？公开的报告从百分之几到大约两倍都有；模型小、请求少、GPU 快的时候收益最大。你自己的
@@ -219,7 +219,7 @@ for (stage, path), step in measured.items():
 # 在 CPU 上，GPU 需要一次启动的地方，llama.cpp 只是调用一个函数。所以那里融合不是为了省启动，而是为了内存：
 # 权重每个大约只占一个字节；如果先解包到缓冲区，就得把缓冲区写一遍、再读一遍。
 #
-# **先猜**：一个按 8 位分块存放的矩阵。做法 A 先解包成 float32 缓冲区，再做乘法；做法 B 一趟完成解包和乘法。A
+# **先猜**：一个分块量化成 8 位的矩阵。做法 A 先解包成 float32 缓冲区，再做乘法；做法 B 一趟完成解包和乘法。A
 # 搬的字节是 B 的几倍？时间又是几倍？
 # %%
 BLOCK, ROWS, COLUMNS = 32, 2048, 4096  # weights that share a scale; the matrix
@@ -319,11 +319,11 @@ assert torch.allclose(out_a[0], out_b, rtol=1e-3, atol=1e-2)
 # | 现象 | 先动的开关 | 它告诉你什么 |
 # |---|---|---|
 # | 只在某些 batch 大小下出错 | 关掉 graph，补齐不变 | 还是错：不怪 graph |
-# | 仍然出错 | 捕获正好的尺寸 | 对了：问题在补齐 |
-# | 换权重后出错，或某个输入好像不变 | 关掉 graph | 对了：graph 还在读旧地址 |
-# | 到处都差一点 | 关掉融合 | 对了：某个融合 kernel，或者只是舍入 |
-# | 启动时内存不够 | 捕获得少一点、小一点 | 每张 graph 都常驻内存 |
-# | 启动慢 | 少捕获几个尺寸；关掉编译 | 每个尺寸都要花时间 |
+# | 仍然出错 | 捕获与 batch 同样大小的尺寸 | 变对：问题在补齐 |
+# | 换权重后出错，或某个输入好像不变 | 关掉 graph | 变对：graph 还在读旧地址 |
+# | 到处都差一点 | 关掉融合 | 变对：某个融合 kernel，或者只是舍入 |
+# | 服务启动时内存不够 | 捕获得少一点、小一点 | 每张 graph 都常驻内存 |
+# | 服务启动慢 | 少捕获几个尺寸；关掉编译 | 每个尺寸都要花时间 |
 # | 并发低时慢 | 先别动：读 trace（见下文） | 是否受启动限制 |
 # | batch 超过某个数就慢 | 捕获更大的尺寸 | 超过最大尺寸的步都是 eager |
 #
@@ -361,10 +361,10 @@ runs = {
     pick("as served", "原样运行"): serve(4, "naive"),
     pick("graphs off, same padding", "关掉 graph，补齐不变"): serve(4, "naive", enforce_eager=True),
     pick("exact size, no padding rows", "尺寸正好，没有补齐行"): serve(3, "naive"),
-    pick("padding rows in the scratch block", "补齐行写临时 block"): serve(4, "scratch"),
+    pick("padding rows in the scratch block", "补齐行写 scratch block"): serve(4, "scratch"),
 }
 for name, (wrong, alarms) in runs.items():
-    say(f"wrong steps: {wrong} of 6   alarms: {alarms}   {name}", f"出错的步：{wrong}/6   警报：{alarms}   {name}")
+    say(f"wrong steps: {wrong} of 6   alarms: {alarms}   {name}", f"出错的步：{wrong}/6   报警：{alarms}   {name}")
 assert [wrong > 0 for wrong, _ in runs.values()] == [True, True, False, False]
 # %% [markdown] lang="en"
 # With graphs off it is still wrong, so the graph is innocent. Without padding rows it is right, so they are the
@@ -631,6 +631,6 @@ else:
 # * 查 bug 时，用只排除一个嫌疑的开关。一次排除三个的粗开关，告诉你的比看上去少。
 # * trace 告诉你启动开销对你重不重要；日志告诉你该捕获哪些尺寸。
 #
-# **练习 6“读一份 trace”**会给你一份没有标注的文件，问什么能帮上忙。
+# **练习 6（读一份 trace）**：给你没有标注的文件，问什么能帮上忙。
 #
 # 下一课：[第 8 课，习题与接下来](08_quiz.ipynb)。

@@ -54,7 +54,7 @@ print(device.banner())  # nothing is measured here: any machine will do
 # 选一个选项，再按**作答**。每题只能答一次；**重新开始**会清除所有回答。用键盘操作：**Tab** 往后，**Shift + Tab**
 # 往前，**Enter** 按下。
 #
-# 如果老师要收结果，就在引号里填一个名字。只要内核没有重启，重新运行这一格，回答仍然保留。
+# 如果老师要收结果，就在引号里填一个名字。只要 notebook 的内核没有重启，重新运行这一格，回答仍然保留。
 # %%
 LEARNER = ""  # a given name, or nothing
 
@@ -86,7 +86,7 @@ for question in quiz.questions:
 # %% [markdown] lang="zh"
 # ## 给班级用
 #
-# `quiz.export("xiaolin.json")` 会把结果写在笔记本旁边：你填的名字、回答和得分，此外没有任何关于你或这台机器的信息。
+# `quiz.export("xiaolin.json")` 会把结果写在 notebook 旁边：你填的名字、回答和得分，此外没有任何关于你或这台机器的信息。
 # 下面这一格把它写到临时文件夹里，再显示出来。
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +104,7 @@ say("(the first two answers are shown)", "（只显示前两题）")
 # %% [markdown] lang="zh"
 # ## 接下来
 #
-# 一次前向现在差不多便宜到头了：kernel 少，提交一次，补齐不多。剩下的是“一次前向一个 token”这条规则。batch 为 1 时，
+# 一次前向现在差不多省到头了：kernel 少，提交一次，补齐不多。剩下的是“一次前向一个 token”这条规则。batch 为 1 时，
 # 一次前向的时间几乎都花在读权重上，不管用这些权重的是一个 token 还是几个。
 #
 # **先猜**：一步里有五行而不是一行，会慢多少？五倍、两倍，还是几乎不变？
@@ -128,10 +128,10 @@ say(
 # And this course comes along: rows are then tokens and no longer requests, so captured sizes count tokens, and a
 # rejected guess leaves a key and a value in the cache that nobody may read. You know now what to check there.
 # %% [markdown] lang="zh"
-# **投机解码**就是把这些几乎免费的行用在*同一个*请求上。先用便宜的办法猜出后面几个 token：一个小的草稿模型、
+# **投机解码**就是把这些几乎免费的行用在**同一个**请求上。先用便宜的办法猜出后面几个 token：一个小的草稿模型、
 # 几个额外的输出头，或者在文本重复时直接照抄前文。然后大模型用一次前向检查所有猜测，每个猜测一行，
 # 一直保留到第一个被拒绝的为止，并在那里换上自己的 token。所以一次前向至少产出一个 token，往往有好几个。
-# 接受与否由一次随机抽取决定，概率恰好使结果严格服从大模型的分布：更快，却没有改变任何一个概率。它在 graph
+# 接受与否由一次随机抽取决定，接受的概率取得恰到好处，结果严格服从大模型的分布：更快，却没有改变任何一个概率。它在 graph
 # 有用的地方最有用，也就是低并发；请求一多，这些行就不再免费。这门课的内容也跟着用得上：那时一行是一个 token
 # 而不是一个请求，捕获的尺寸数的是 token；被拒绝的猜测会在缓存里留下谁也不该读的 key 和 value。该检查什么，
 # 你现在已经知道了。
@@ -150,9 +150,9 @@ say(
 # ## 小结
 #
 # * graph 录下的是启动和地址。融合去掉 kernel，graph 去掉 CPU 为每个 kernel 做的工作。
-# * 分桶让不断变化的 batch 用上固定的 shape；临时 block 让补齐行无害。
+# * 分桶让不断变化的 batch 用上固定的 shape；scratch block 让补齐行无害。
 # * 这一切只在 kernel 很短的地方才重要。先 profile。
 #
-# **练习**：六道练习是真正的检验。如果只做一道，就做练习 3“补齐污染 bug”：它是你以后还会遇到的那一个。
+# **练习**：六道练习是真正的检验。如果只做一道，就做练习 3（补齐 bug）：它是你以后还会遇到的那一个。
 #
 # 回到开头：[第 0 课](00_start_here.ipynb)。

@@ -65,8 +65,8 @@ def generate(
 
     # Stopping at the last arrival leaves out the long emptying of the engine, which a service that goes on never shows.
     runs = running_batches(arrivals(), cap, drain=False)
-    origin = f"modelled: {workload} (Azure 2023 statistics), load ×{load:g}, {step_ms:g} ms a step"
-    return Traffic.from_runs(runs, workload if load == 1 else f"{workload} ×{load:g}", origin)
+    origin = f"modelled: {workload} (Azure 2023 statistics), load ×{load:.4g}, {step_ms:g} ms a step"
+    return Traffic.from_runs(runs, workload if load == 1 else f"{workload} ×{load:.3g}", origin)
 
 
 def chat(load: float = 1.0, cap: int = 256, step_ms: float = 25.0) -> Traffic:

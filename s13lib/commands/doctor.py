@@ -37,7 +37,7 @@ REQUIRED_EXTRAS = ("", "course")
 OPTIONAL_EXTRAS = {
     "cuda": "kernels on an NVIDIA GPU",
     "real-model": "SmolLM2",
-    "classroom": "batch grading",
+    "classroom": "grading on a cluster",
     "dev": "tests and building",
 }
 ENOUGH_DISK_GB = 0.5

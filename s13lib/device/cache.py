@@ -30,24 +30,38 @@ from numba.core.dispatcher import Dispatcher
 statistics = {"compiled": 0, "loaded": 0}
 
 
-def cache_folder() -> Path:
-    """The folder for compiled kernels: ``S13_CACHE_DIR``, else the user's cache folder, else a temporary one."""
+def _candidates() -> list[Path]:
+    """Where compiled kernels may lie, the preferred place first."""
     if named := os.environ.get("S13_CACHE_DIR"):
-        candidates = [Path(named)]
+        folders = [Path(named)]
     elif sys.platform == "win32":
-        candidates = [Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "s13lib" / "cache"]
+        folders = [Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local")).expanduser() / "s13lib" / "cache"]
     elif sys.platform == "darwin":
-        candidates = [Path("~/Library/Caches/s13lib").expanduser()]
+        folders = [Path("~/Library/Caches/s13lib").expanduser()]
     else:
-        candidates = [Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "s13lib"]
+        folders = [Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "s13lib"]
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    candidates.append(Path(tempfile.gettempdir()) / f"s13lib-{user}")
-    for folder in candidates:
+    folders.append(Path(tempfile.gettempdir()) / f"s13lib-{user}")
+    return [folder / "kernels" for folder in folders]
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are saved: ``S13_CACHE_DIR``, else the user's cache folder, else a temporary one.
+
+    They are also looked for in a place that may only be read: one cache can serve a whole class.
+    """
+    for folder in _candidates():
         with contextlib.suppress(OSError):
-            (folder / "kernels").mkdir(parents=True, exist_ok=True)
-            if os.access(folder / "kernels", os.W_OK):
-                return folder / "kernels"
-    return candidates[-1] / "kernels"  # loads and saves will fail, silently: kernels are then compiled each time
+            folder.mkdir(parents=True, exist_ok=True)
+            # In a temporary folder that another user made, code of his might wait to be run.
+            if os.access(folder, os.W_OK) and (not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()):
+                return folder
+    return _candidates()[-1]  # saves will fail, silently: kernels are then compiled each time
+
+
+def folders() -> list[Path]:
+    """Where compiled kernels are looked for, in this order; the last of them is ``cache_folder()``."""
+    return list(dict.fromkeys((_candidates()[0], cache_folder())))
 
 
 class KernelCache(NullCache):
@@ -56,27 +70,28 @@ class KernelCache(NullCache):
     def __init__(self, name: str, key: str) -> None:
         self._name, self._key = name, key
 
-    def _path(self, signature: object, codegen: object) -> Path:
+    def _file(self, signature: object, codegen: object) -> str:
         text = repr((self._key, str(signature), codegen.magic_tuple()))
-        return cache_folder() / f"{self._name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.nbc"
+        return f"{self._name}-{hashlib.sha256(text.encode()).hexdigest()[:20]}.nbc"
 
     def load_overload(self, signature, target_context):
         """Numba asks: is it on disk?"""
         target_context.refresh()
-        try:
-            payload = pickle.loads(self._path(signature, target_context.codegen()).read_bytes())
-            result = CompileResult._rebuild(target_context, *payload)
-        except Exception:  # missing, half-written or from another world: compile
-            return None
-        statistics["loaded"] += 1
-        return result
+        name = self._file(signature, target_context.codegen())
+        for folder in folders():
+            with contextlib.suppress(Exception):  # missing, half-written or from another world: the next, or compile
+                payload = pickle.loads((folder / name).read_bytes())
+                result = CompileResult._rebuild(target_context, *payload)
+                statistics["loaded"] += 1
+                return result
+        return None
 
     def save_overload(self, signature, result):
         """Numba hands over what it has compiled."""
         statistics["compiled"] += 1
         if result.library.has_dynamic_globals:  # holds addresses of this process
             return
-        path = self._path(signature, result.codegen)
+        path = cache_folder() / self._file(signature, result.codegen)
         draft = path.with_suffix(f".{os.getpid()}.tmp")
         with contextlib.suppress(OSError):
             draft.write_bytes(serialize.dumps(result._reduce()))

@@ -69,6 +69,11 @@ class _RefuseReads(TorchFunctionMode):
 
 
 class _RefuseComputations(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keep torch from importing its compiler at the first capture, which takes more than a second."""
+        return False
+
     def __init__(self, is_on_device: Callable[[torch.Tensor], bool]) -> None:
         super().__init__()
         self._is_on_device = is_on_device

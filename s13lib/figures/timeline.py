@@ -22,6 +22,7 @@ LABELS = {
         "busy": "GPU busy",
         "wait": "waits for",
         "first": "the first {} of {} kernels are drawn",
+        "and": ", ",
         "comma": "; ",
         "colon": ": ",
         "modelled": "modelled",
@@ -39,6 +40,7 @@ LABELS = {
         "busy": "GPU 忙碌",
         "wait": "在等",
         "first": "图中为 {1} 个 kernel 的前 {0} 个",
+        "and": "，",
         "comma": "；",
         "colon": "：",
         "modelled": "模型推算",
@@ -105,7 +107,7 @@ def timeline_svg(panels: Sequence[Panel], language: str = "en", width: int = 700
 def _read_out(panel: Panel, words: dict[str, str]) -> str:
     timeline = panel.timeline
     what = words["stretch" if panel.stretch else "step"]
-    text = f"{what} {svg.format_us(timeline.step_us)}, {words['busy']} {timeline.utilization:.0%}"
+    text = f"{what} {svg.format_us(timeline.step_us)}{words['and']}{words['busy']} {timeline.utilization:.0%}"
     total = max(len(timeline.host), len(timeline.device))
     if panel.launches and panel.launches < total:
         text += words["comma"] + words["first"].format(panel.launches, total)
@@ -167,7 +169,7 @@ def _hover(span: Span) -> str:
 
 
 def _hover_gap(gap: Gap, words: dict[str, str]) -> str:
-    return f"{words['idle']} {svg.format_us(gap.duration_us)}, {words['wait']} {gap.before}"
+    return f"{words['idle']} {svg.format_us(gap.duration_us)}{words['and']}{words['wait']} {gap.before}"
 
 
 def _axis(span_us: float, left: float, y: float, scale: float) -> str:

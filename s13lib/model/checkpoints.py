@@ -11,6 +11,7 @@ from typing import Protocol
 import torch
 from safetensors.torch import load
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from s13lib.device import Device, best_device
 from s13lib.errors import look_up
@@ -59,10 +60,19 @@ class Checkpoint:
 
     def textbook(self) -> TextbookDecoder:
         """The same weights in the textbook PyTorch decoder, float32."""
-        with torch.device("meta"):  # the weights come from the file: draw none first
+        with torch.device("meta"), _NoDraw():  # the weights come from the file
             decoder = TextbookDecoder(self.config)
         decoder.load_state_dict({name: tensor.float() for name, tensor in self.state.items()}, assign=True)
         return decoder.eval().requires_grad_(False)
+
+
+class _NoDraw(TorchFunctionMode):
+    """Modules are made without first drawing their weights, for which torch would load its compiler: a second."""
+
+    def __torch_function__(self, function, types, arguments=(), named=None):
+        if getattr(function, "__module__", "") == "torch.nn.init":
+            return arguments[0] if arguments else named["tensor"]
+        return function(*arguments, **(named or {}))
 
 
 def load_bard() -> Checkpoint:

@@ -37,7 +37,7 @@ WORDS = {
         "gap": "最长的一次空闲：{us}",
         "host": "{gap}，其间 CPU 在执行 {name}",
         "stretch": "{name} 中的一段",
-        "part": "共 {all} 个 kernel、{whole}，画出{part} 个、{us}。{title}",
+        "part": "共 {all} 个 kernel、{whole}；图中：{part} 个、{us}。{title}",
         "first": "前 {part}",
         "stream": "{name}；{count} 个 stream 重叠处只画 {stream}",
         "copies": "GPU：复制或填充内存",

@@ -119,7 +119,9 @@ class Setup:
         c = self.costs
         launch = f"{c.launch_us:g} µs a launch" if not self.graph else f"graph {c.replay_us(len(self.kernels())):g} µs"
         if isinstance(self.device, SeedLaw):
-            where = "the seed's law"
+            law = self.device
+            layer = f"{law.operations} × ({law.base_us:g} + {law.row_us:g} × batch) µs a layer"
+            where = f"the seed's law, {law.launch_floor_us:g} µs a kernel and {layer}"
         else:
             g = self.device
             where = f"{g.name}, {g.efficiency:g} of {g.bandwidth_tb_s:g} TB/s, floor {g.floor_us:g} µs"

@@ -109,10 +109,18 @@ class Control:
             require(isinstance(value, str), self.name, value, "a text")
         return value
 
+    @property
+    def halts(self) -> bool:
+        """Whether the slider moves between stops, while its box takes any value. (A page rounds a plain slider's.)"""
+        return self.kind == "log-slider" or (self.kind == "slider" and not (self.whole and self.step == 1))
+
     def all_stops(self) -> tuple[float, ...]:
-        """Where a log-slider halts: the given stops, or whole numbers about 9 % apart that meet every power of two."""
+        """Where a slider halts: the given stops, or every step; a log-slider at whole numbers about 9 % apart."""
         if self.stops:
             return self.stops
+        if self.kind == "slider":
+            count = round((self.high - self.low) / self.step)
+            return tuple(round(self.low + at * self.step, 9) for at in range(count + 1))
         stops, power = [self.low], 0
         while (stop := round(2 ** (power / 8))) < self.high:
             if stop > stops[-1]:
@@ -233,7 +241,7 @@ class ControlPanel:
         if control.name in self.boxes:
             self.boxes[control.name].value = value
         widget = self.controls[control.name]
-        if control.kind == "log-slider":
+        if control.halts:
             stops = control.all_stops()
             value = min(range(len(stops)), key=lambda at: abs(stops[at] - value))
         widget.value = value
@@ -246,13 +254,10 @@ class ControlPanel:
             "style": {"description_width": LABEL_WIDTH},
         }
         name, kind = control.name, control.kind
-        if kind == "slider":
-            slider = widgets.IntSlider if control.whole else widgets.FloatSlider
-            widget = slider(
-                control.default, min=control.low, max=control.high, step=control.step, readout=False, **common
-            )
-        elif kind == "log-slider":
+        if control.halts:
             widget = widgets.IntSlider(0, min=0, max=len(control.all_stops()) - 1, readout=False, **common)
+        elif kind == "slider":
+            widget = widgets.IntSlider(control.default, min=control.low, max=control.high, readout=False, **common)
         elif kind in ("dropdown", "radio"):
             chinese = self.language == "zh"
             options = [(zh if chinese else en, value) for value, en, zh in control.options]
@@ -267,7 +272,7 @@ class ControlPanel:
 
         def moved(change: dict[str, Any]) -> None:
             value = change["new"]
-            self._from_user({name: control.all_stops()[value] if kind == "log-slider" else value})
+            self._from_user({name: control.all_stops()[value] if control.halts else value})
 
         widget.observe(moved, "value")
         if kind not in ("slider", "log-slider"):

@@ -121,15 +121,15 @@ WORDS = {
             "补齐的时间",
             "平均一步，ms",
             "eager 步",
-            "钉住的行，各自 / 共享",
-            "钉住的 MiB，各自 / 共享",
+            "占住的行，各自 / 共享",
+            "占住的 MiB，各自 / 共享",
         ),
         "caption": "模型推算。平均 batch {mean:.1f}；预算 {budget:g} MiB，{pool}",
         "pool_private": "每张 graph 一个内存池",
         "pool_shared": "共享一个内存池",
         "sentence": (
             "你的 {sizes} 个尺寸所计算的行里，补齐占 {rows:.1%}，占时间的 {time:.1%}；每张 graph 各用一个内存池时"
-            "钉住 {private:,} 行，共享一个时钉住 {shared:,} 行。{pool}时需要 {need:,.0f} MiB，"
+            "占住 {private:,} 行，共享一个时占住 {shared:,} 行。{pool}时需要 {need:,.0f} MiB，"
             "{fits}预算 {budget:,g} MiB；在这个预算下，"
             "最优的 {best} 个尺寸只让补齐占 {best_rows:.1%} 的行、{best_time:.1%} 的时间。{eager}"
         ),

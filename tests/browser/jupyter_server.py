@@ -25,7 +25,7 @@ SETTINGS = {
 }
 # Each cell has its number and the kernel has been idle for a second: a folded cell shows no number.
 FINISHED = """() => {
-  if (document.querySelector('[data-mime-type="application/vnd.jupyter.error"]')) return true;
+  if (document.querySelector('[data-mime-type="application/vnd.jupyter.stderr"]')) return true;  // an error's text
   const prompts = [...document.querySelectorAll(".jp-CodeCell .jp-InputArea-prompt")].map(p => p.textContent);
   const idle = document.querySelector("#jp-main-statusbar").textContent.includes("| Idle");
   const done = idle && prompts.length > 0 && prompts.every(text => /^\\[\\d+\\]:/.test(text));
@@ -74,6 +74,7 @@ def serve(folder):
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
         "IPYTHONDIR": str(folder / "ipython"),
+        "S13_PROGRESS": str(folder / "progress.json"),
     }
     log = folder / "server.log"
     with log.open("w", encoding="utf-8") as out:
@@ -120,7 +121,9 @@ class Lab:
             self.outside.append(request.url)
 
     def run_all(self):
-        """Run All Cells, and wait until each has run or one has failed."""
+        """Run All Cells, with nothing left of an earlier run, and wait until each has run or one has failed."""
+        self.page.locator(".lm-MenuBar").get_by_text("Edit", exact=True).click()
+        self.page.get_by_text("Clear Outputs of All Cells", exact=True).click()
         self.page.locator(".lm-MenuBar").get_by_text("Run", exact=True).click()
         self.page.get_by_text("Run All Cells", exact=True).click()
         self.page.wait_for_function(FINISHED, timeout=RUN_SECONDS * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import types
 
 import numpy as np
@@ -65,6 +66,37 @@ def test_a_broken_file_is_compiled_again(tmp_path, monkeypatch):
     file.write_bytes(file.read_bytes()[:100])
     assert compiled() == {"compiled": 1, "loaded": 0}
     assert compiled() == {"compiled": 0, "loaded": 1}
+
+
+def test_a_cache_that_may_only_be_read_serves_and_new_kernels_go_elsewhere(tmp_path, monkeypatch):
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    monkeypatch.setenv("S13_CACHE_DIR", str(shared))
+
+    def thrice(x):
+        return 3 * x
+
+    def compiled():
+        function = njit(thrice)
+        function._cache = KernelCache("thrice", fingerprint(thrice, {}))
+        before = dict(cache.statistics)
+        assert function(2) == 6
+        return {key: cache.statistics[key] - before[key] for key in before}
+
+    assert compiled() == {"compiled": 1, "loaded": 0}
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(own))
+    monkeypatch.setattr(cache.os, "access", lambda folder, mode: not str(folder).startswith(str(shared)))
+    assert cache.cache_folder().is_relative_to(own)
+    assert compiled() == {"compiled": 0, "loaded": 1}
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="no user ids on this system")
+def test_a_folder_of_another_user_is_not_trusted(tmp_path, monkeypatch):
+    monkeypatch.setenv("S13_CACHE_DIR", str(tmp_path / "mine"))
+    assert cache.cache_folder() == tmp_path / "mine" / "kernels"
+    me = os.getuid()
+    monkeypatch.setattr(cache.os, "getuid", lambda: me + 1)
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
+    assert cache.cache_folder() != tmp_path / "mine" / "kernels"
 
 
 def test_the_devices_own_code_can_be_cached():

@@ -50,7 +50,10 @@ def test_panels_share_one_scale_and_the_read_out_covers_the_whole_step():
         [Panel("eager", simulate_timeline(seed)), Panel("graph", simulate_timeline(replace(seed, graph=True)))]
     )
     assert "step 1.73 ms, GPU busy 52%; the first 18 of 288 kernels are drawn" in picture
-    assert "modelled: seed on the seed&#x27;s law; 6 µs a launch" in picture
+    assert (
+        "modelled: seed on the seed&#x27;s law, 2 µs a kernel and 9 × (1 + 0.1 × batch) µs a layer; 6 µs a launch"
+        in picture
+    )
     assert "step 903 µs, GPU busy 99%; the first 18 of 288" in picture
     launches = [b for b in boxes(picture) if b[1] == svg.BLUE]
     assert len(launches) == 18 + 1
@@ -60,7 +63,7 @@ def test_panels_share_one_scale_and_the_read_out_covers_the_whole_step():
 def test_chinese_labels():
     picture = timeline_svg([Panel("时间线", TIMELINE)], "zh")
     assert "CPU：构造并提交一次启动" in picture
-    assert "每步 40 µs, GPU 忙碌 62%" in picture
+    assert "每步 40 µs，GPU 忙碌 62%" in picture
     assert "实测：by hand" in picture
 
 

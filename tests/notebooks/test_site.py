@@ -67,6 +67,15 @@ def test_a_live_control_becomes_a_picture_with_its_sentence():
     assert "model_id" not in out
 
 
+def test_the_quiz_becomes_its_questions_with_folded_answers():
+    from s13lib.widgets import quiz_widget
+
+    data = quiz_widget(language="en")._repr_mimebundle_()
+    out = html(code_cell("x", nbformat.v4.new_output("display_data", data=data)))
+    assert out.count("<details>") == 6
+    assert "controls to move" not in out
+
+
 def small_site(folder):
     lessons = [
         Lesson("00_one", {"en": "One", "zh": "一"}, 5, (Prose("# One", "# 一"), Code("x"))),

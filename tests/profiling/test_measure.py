@@ -7,7 +7,7 @@ import pytest
 
 from s13lib.errors import InputError
 from s13lib.profiling import measure
-from s13lib.profiling.measure import MeasuredStep, measure_steps
+from s13lib.profiling.measure import MeasuredStep, disturbance_us, measure_steps
 from s13lib.simulator import Span, Timeline
 
 
@@ -86,3 +86,14 @@ def test_repeats_far_above_the_quietest_show_a_contended_machine():
     assert not MeasuredStep(100, 50, 114, timeline).disturbed
     assert MeasuredStep(100, 50, 116, timeline).disturbed
     assert MeasuredStep(100, 50, 130, timeline).noise == pytest.approx(0.3)
+
+
+def test_a_recording_whose_device_was_late_is_not_kept_for_being_short():
+    def recorded(late, length):
+        kernels = (Span("k", 2 + late, 1, 1), Span("k", length - 1, 1, 2))
+        return Timeline((Span("launch", 0, 2, 1), Span("launch", 2, 2, 2)), kernels, "measured", "made up")
+
+    assert recorded(late=900, length=1000).step_us < recorded(late=1, length=1400).step_us
+    assert disturbance_us(recorded(late=900, length=1000)) == 1900
+    assert disturbance_us(recorded(late=1, length=1400)) == 1401
+    assert disturbance_us(Timeline((), (), "measured", "made up")) == 0

@@ -216,7 +216,7 @@ def test_a_long_kernel_does_not_hide_the_gap():
         (
             (Span("k", 0, 590, 9),),
             "zh",
-            "共 52 个 kernel、2.00 ms，画出前 51 个、1.10 ms。"
+            "共 52 个 kernel、2.00 ms；图中：前 51 个、1.10 ms。"
             "一次 graph 启动：CPU 用时 500 µs，50 个 kernel，GPU 用时 499 µs",
             2,
         ),

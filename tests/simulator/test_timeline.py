@@ -1,5 +1,6 @@
 """Timeline arithmetic on small hand-made cases, and the Chrome trace that it writes."""
 
+import copy
 import json
 
 import pytest
@@ -30,6 +31,11 @@ def test_overlapping_kernels_count_once():
 def test_an_empty_timeline_has_zeros():
     empty = Timeline((), (), "modelled", "nothing")
     assert (empty.step_us, empty.utilization, empty.gaps, empty.median_launch_us) == (0, 0, (), 0)
+
+
+def test_a_copy_is_the_frozen_timeline_itself():
+    timeline = Timeline((Span("launch", 0, 6, 0),), (Span("k", 6, 1, 0),), "modelled", "by hand")
+    assert copy.deepcopy([timeline])[0] is timeline
 
 
 def test_the_first_launches_bring_their_own_kernels():

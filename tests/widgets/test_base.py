@@ -85,7 +85,8 @@ def test_starts_with_the_defaults(render):
 MOVES = [
     ("size", 7, "controls", 7),
     ("size", 3, "boxes", 3),
-    ("share", 0.75, "controls", 0.75),
+    ("share", 3, "controls", 0.75),  # a slider of steps halts at its stops: this is the fourth
+    ("share", 0.83, "boxes", 0.83),  # and its box takes any value
     ("share", 0.3, "boxes", 0.3),
     ("batch", 30, "boxes", 30),
     ("kind", "b", "controls", "b"),

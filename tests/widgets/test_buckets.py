@@ -34,7 +34,7 @@ def test_the_start_has_the_seeds_figures():
 def test_chinese_says_the_same():
     rendered = render({**START, "pool": "private"}, "zh")
     assert rendered.sentence.startswith("你的 13 个尺寸所计算的行里，补齐占 15.4%，占时间的 ")
-    assert "钉住 871 行，共享一个时钉住 256 行" in rendered.sentence
+    assert "占住 871 行，共享一个时占住 256 行" in rendered.sentence
     assert "每张 graph 一个内存池时需要 566 MiB，超出了预算 300 MiB" in rendered.sentence
     assert "模型推算：chat" in rendered.svg
     assert "of the" not in rendered.svg + rendered.table_html
