@@ -87,17 +87,14 @@ def test_a_shape_that_does_not_fit_is_said_and_costs_no_other_batch(bench, monke
 def test_memory_is_told_for_private_pools_and_for_a_shared_one(bench, fake):  # noqa: F811
     fake.segments[:] = [{"total_size": 2 << 20, "segment_pool_id": (0, number)} for number in range(1, 40)]
     costs.memory(bench)
-    found = {row["name"]: row["value"] for row in lines(bench)}
-    assert found == {
-        f"stage {stage}, {name}": value
-        for stage in ("torch", 5)
-        for name, value in (
-            ("2 pools", 4.0),
-            ("2 pools, by the driver", 0.0),
-            ("one pool", 2.0),
-            ("one pool, by the driver", 0.0),
-        )
+    found = {row["name"]: (row["value"], row["unit"]) for row in lines(bench)}
+    told = {
+        "a pool each, by the allocator": (4.0, "MiB for 2 graphs, 2.00 a graph"),
+        "a pool each, by the driver": (0.0, "MiB for 2 graphs, 0.00 a graph"),
+        "one pool, by the allocator": (2.0, "MiB for 2 graphs, 1.00 a graph"),
+        "one pool, by the driver": (0.0, "MiB for 2 graphs, 0.00 a graph"),
     }
+    assert found == {f"stage {stage}, {name}": value for stage in ("torch", 5) for name, value in told.items()}
 
 
 def test_launches_and_replays_are_measured_at_each_node_count(bench, monkeypatch):

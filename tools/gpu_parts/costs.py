@@ -70,14 +70,12 @@ def memory(bench: Bench) -> None:
         free = _free_bytes()
         private = [GraphRunner(model, size) for size in PINNED_SIZES]
         taken = free - torch.cuda.mem_get_info()[0]
-        bench.line(f"stage {stage}, {len(private)} pools", _mib(sum(r.graph.pool_bytes for r in private)), "MiB")
-        bench.line(f"stage {stage}, {len(private)} pools, by the driver", _mib(taken), "MiB")
+        pinned(bench, f"stage {stage}, a pool each", sum(r.graph.pool_bytes for r in private), taken)
         del private
         free = _free_bytes()
         shared = BucketedRunner(model, PINNED_SIZES, max_blocks=-(-CONTEXT // BLOCK_SIZE), progress=False)
         taken = free - torch.cuda.mem_get_info()[0]
-        bench.line(f"stage {stage}, one pool", _mib(shared.pool_bytes), "MiB")
-        bench.line(f"stage {stage}, one pool, by the driver", _mib(taken), "MiB")
+        pinned(bench, f"stage {stage}, one pool", shared.pool_bytes, taken)
         del shared
 
 
@@ -87,5 +85,8 @@ def _free_bytes() -> int:
     return torch.cuda.mem_get_info()[0]
 
 
-def _mib(size: int) -> float:
-    return round(size / 2**20, 2)
+def pinned(bench: Bench, name: str, by_allocator: int, by_driver: int) -> None:
+    """Two lines: what the allocator holds for the graphs' pools, and what is gone from the driver's free memory."""
+    for who, size in (("the allocator", by_allocator), ("the driver", by_driver)):
+        mib, graphs = size / 2**20, len(PINNED_SIZES)
+        bench.line(f"{name}, by {who}", round(mib, 2), f"MiB for {graphs} graphs, {mib / graphs:.2f} a graph")
