@@ -7,7 +7,7 @@ What is said here about CUDA and PyTorch was read in their documentation; whoeve
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -165,6 +165,14 @@ class CudaDevice:
         if self._capture is not None:
             self._capture.keep(arguments)
         return kernel.bind(self._flags.of(kernel.name), *arguments)
+
+    def submit(self, launches: Sequence[BoundLaunch]) -> None:
+        """Queue bound launches, in order; inside a capture the graph keeps their memory alive."""
+        if self._capture is not None:
+            for launch in launches:
+                self._capture.keep(launch.arguments)
+        for launch in launches:
+            launch.launch()
 
     def synchronize(self) -> None:
         """Wait until all launches have run; ``DeviceError`` if a kernel reported an error since the last call."""

@@ -42,7 +42,10 @@ class CudaPool:
 
 
 class CudaGraph:
-    """What ``device.graph()`` recorded on CUDA. It keeps alive the memory of the launches that it holds.
+    """What ``device.graph()`` recorded on CUDA. It keeps alive the memory of the launches made inside the capture.
+
+    Not what PyTorch's own operators read, nor a launch that was bound before and launched inside by its own ``launch``
+    (``device.submit`` sees it).
 
     Attributes:
         pool: the memory of allocations inside the capture; pass it to ``device.graph`` to share it.
@@ -123,10 +126,9 @@ class CudaCapture:
         if failure is not None:
             graph._storages.clear()
             graph._raw = None
-            if isinstance(failure, RuntimeError) and not isinstance(failure, CaptureError | DeviceError):
+            told_apart = CaptureError | DeviceError | torch.OutOfMemoryError
+            if isinstance(failure, RuntimeError) and not isinstance(failure, told_apart):
                 raise CaptureError(f"CUDA cannot capture this: {_first_line(failure)}") from failure
-            if error is None:
-                raise failure
             return
         graph.node_count = count_nodes(graph._raw)
         graph._raw.instantiate()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -13,6 +13,8 @@ from s13lib.simulator.timeline import Timeline
 
 class BoundLaunch(Protocol):
     """A launch whose arguments were checked and fixed once. It keeps their memory alive."""
+
+    arguments: tuple
 
     def launch(self) -> None:
         """Queue the launch; returns at once."""
@@ -99,6 +101,9 @@ class Device(Protocol):
 
     def bind(self, kernel: str, *arguments: object) -> BoundLaunch:
         """Check a launch's arguments now, to submit it often."""
+
+    def submit(self, launches: Sequence[BoundLaunch]) -> None:
+        """Queue bound launches, in order."""
 
     def synchronize(self) -> None:
         """Wait until all launches have run; ``DeviceError`` if a kernel reported an error since the last call."""

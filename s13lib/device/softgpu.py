@@ -134,6 +134,11 @@ class SoftGPU:
             kernel = self.launcher(kernel)
         return BoundLaunch(self, kernel.kernel, arguments, kernel.pack(*arguments))
 
+    def submit(self, launches: Iterable[BoundLaunch]) -> None:
+        """Queue bound launches, in order."""
+        for launch in launches:
+            launch.launch()
+
     def synchronize(self) -> None:
         """Wait until all launches have run; ``DeviceError`` if a kernel reported an error since the last call."""
         if self._capture is not None:

@@ -103,8 +103,7 @@ class DecoderModel:
             binder = Binder(self.device)
             self._launch(binder, inputs, logits, b, last_only)
             b.bound[key] = binder.launches
-        for launch in b.bound[key]:
-            launch.launch()
+        self.device.submit(b.bound[key])
 
     def _launch(self, k: object, inputs: DecodeBatch, logits: Tensor, b: StepBuffers, last_only: bool) -> None:
         """The step's kernels through ``k.<name>(...)``: a device's launch functions, or a ``Binder``."""

@@ -203,8 +203,15 @@ def test_a_graph_keeps_its_inputs_alive_and_leaves_the_pools_memory_to_the_pool(
         inside = cuda_device.empty(1)
         cuda_device.kernels.scale(x, inside, 2.0)
         cuda_device.kernels.scale(inside, y, 2.0)
-    kept = set(graph._storages)
-    assert kept == {x.untyped_storage().data_ptr(), y.untyped_storage().data_ptr()}
+    outside = {x.untyped_storage().data_ptr(), y.untyped_storage().data_ptr()}
+    assert set(graph._storages) == outside
+    before = [cuda_device.bind("scale", x, y, 2.0), cuda_device.bind("scale", y, x, 2.0)]
+    with cuda_device.graph() as graph:
+        cuda_device.submit(before)
+    assert set(graph._storages) == outside
+    assert graph.node_count == 2
+    cuda_device.submit(before)
+    assert (x.item(), y.item()) == (4.0, 2.0)
 
 
 # ---- graphs: what goes wrong
@@ -254,6 +261,12 @@ def test_a_capture_that_cuda_ends_is_a_capture_error_and_the_stream_comes_back(f
     assert fake.stream is fake.default
     *_, graph = doubled(cuda_device)
     assert graph.ready
+
+
+def test_a_lack_of_memory_inside_a_capture_stays_what_it_is(fake, cuda_device):
+    with pytest.raises(torch.OutOfMemoryError), cuda_device.graph():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    assert fake.stream is fake.default
 
 
 def test_another_error_inside_a_capture_stays_what_it_is(cuda_device):

@@ -78,6 +78,10 @@ class DryLaunch:
     device: DryDevice
     bound: BoundLaunch
 
+    @property
+    def arguments(self) -> tuple:
+        return self.bound.arguments
+
     def launch(self) -> None:
         capture = self.device._capture
         if capture is not None:
