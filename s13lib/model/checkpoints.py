@@ -55,8 +55,9 @@ class Checkpoint:
     def model(
         self, stage: Stage | None = None, device: Device | None = None, weight_format: str = "f32", **options: object
     ) -> DecoderModel:
-        """The decoder at a fusion stage, by default the device's first; its weights as the device keeps them ("f32"), or
-        quantised from what was stored (q8_0, q4_0; on SoftGPU).
+        """The decoder at a fusion stage, by default the device's first.
+
+        Its weights are as the device keeps them ("f32"), or quantised from what was stored (q8_0, q4_0; on SoftGPU).
 
         ``options`` are those of ``DecoderModel``.
         """
