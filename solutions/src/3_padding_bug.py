@@ -49,7 +49,8 @@ def look_at_held():
     held = GraphRunner(model, 8).inputs
     for name, tensor in held.named().items():
         print(f"{name:13} {tensor.dtype}  {list(tensor.shape)}")
-    print("scratch block:", model.cache.scratch_block, " slots a block:", model.cache.block_size)
+    cache = model.cache
+    print(f"scratch block: {cache.scratch_block}  slots a block: {cache.block_size}")
 
 
 look_at_held()
@@ -64,7 +65,7 @@ look_at_held()
 #
 # The check captures a real step with your policy, runs it, and looks at whose slots were hit.
 # %% [markdown] part="3a" lang="zh"
-# 写出 `careless_rows(cache, held)`，也就是“反正没人看这些行，填零就行”的策略：`held` 的每一行都用 token 0、位置 0、slot 0、全零的 block table，上下文长度为 1（每一行总得注意点什么）。比如有两行时，`slot_mapping` 是 [0, 0]，`context_lens` 是 [1, 1]。形状和 dtype 要和 `held` 一致。结果用 `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)` 来建，`held.tensors()` 按同样的顺序给出 `held` 的五个张量。
+# 写出 `careless_rows(cache, held)`，也就是“反正没人看这些行，填零就行”的策略：`held` 的每一行都用 token 0、位置 0、slot 0、全零的 block table，上下文长度为 1（每一行的注意力至少要有一个 token 可读）。比如有两行时，`slot_mapping` 是 [0, 0]，`context_lens` 是 [1, 1]。形状和 dtype 要和 `held` 一致。结果用 `DecodeBatch(input_ids, positions, slot_mapping, block_tables, context_lens)` 来建，`held.tensors()` 按同样的顺序给出 `held` 的五个张量。
 #
 # 检查会用你的策略捕获真实的一步，运行它，再看写坏了谁的 slot。
 # %% part="3a"
@@ -83,13 +84,17 @@ def careless_rows(cache, held):
 # 现在看它发作。捕获了 1、2、4、8 四个尺寸。对每个请求数 n，同样的两步解码两遍：一遍用你的行补齐，一遍刚好 n 行、不补齐。运行之前**先猜**：哪些 n 下 logits 会不同？是谁的？
 # %%
 def compare(padding, n, size):
-    """Two steps, padded and exact: for each request the largest difference of a logit, and whether the choice changed."""
+    """Two steps, padded and exact.
+
+    For each request: the largest difference of a logit, and whether the choice changed.
+    """
     (padded_model, padded), (exact_model, exact) = service(n), service(n)
     runner = GraphRunner(padded_model, size, padding=padding)
     for token in bard.tokenizer.encode(" t"):
         got = runner.run(padded_model.next_batch(padded, [token] * n))
         want = exact_model.decode(exact, [token] * n)
-    return (got - want).abs().amax(dim=1).tolist(), (got.argmax(1) != want.argmax(1)).tolist()
+    changed = got.argmax(1) != want.argmax(1)
+    return (got - want).abs().amax(dim=1).tolist(), changed.tolist()
 
 
 def compare_all():
@@ -98,7 +103,8 @@ def compare_all():
     for n, size in ((1, 1), (2, 2), (3, 4), (4, 4), (5, 8)):
         differences, flipped = compare(careless_rows, n, size)
         flips += sum(flipped)
-        print(f"n={n} size={size} ", *(f"{name} {d:.3f} " for name, d in zip(names, differences)))
+        row = (f"{name} {d:.3f} " for name, d in zip(names, differences))
+        print(f"n={n} size={size} ", *row)
     say(
         f"Largest differences of a logit, measured. Rows whose likeliest next character changed: {flips}.",
         f"每个请求的 logit 最大相差多少（实测）。最可能的下一个字符变了的行数：{flips}。",
@@ -152,9 +158,11 @@ def sizes_where_it_shows(captured, padding_slots, owners, block_size, most):
 # %%
 def compute_where():
     model, _ = service(5)
-    owners = [model.cache.owners[b].name if b in model.cache.owners else None for b in range(24)]
+    held, block_size = model.cache.owners, model.cache.block_size
+    owners = [held[b].name if b in held else None for b in range(24)]
     print("owners:", owners[:6], "…")
-    print("computed:", sizes_where_it_shows([1, 2, 4, 8], [0] * 8, owners, model.cache.block_size, 5))
+    sizes = sizes_where_it_shows([1, 2, 4, 8], [0] * 8, owners, block_size, 5)
+    print("computed:", sizes)
 
 
 compute_where()
@@ -204,23 +212,28 @@ def snapshot(cache):
 
 
 def padded_step(padding, n, size, steps=1):
-    """Snapshots around the last of `steps` equal steps of n requests, its slot mapping, and the requests' own slots."""
+    """Snapshots around the last of `steps` equal steps of n requests.
+
+    Also its slot mapping, and the requests' own slots.
+    """
     model, requests = service(n)
     runner = GraphRunner(model, size, padding=padding)
     batch = model.next_batch(requests, [1] * n)
     for _ in range(steps):
         before = snapshot(model.cache)
         runner.run(batch)
-    return before, snapshot(model.cache), runner.inputs.slot_mapping.clone(), batch.slot_mapping.tolist()
+    slot_mapping = runner.inputs.slot_mapping.clone()
+    return before, snapshot(model.cache), slot_mapping, batch.slot_mapping.tolist()
 
 
 def look_at_two_steps():
     for steps in (1, 2):
         before, after, slot_mapping, own_slots = padded_step(careless_rows, 3, 4, steps)
-        # every number of the cache, as one list: which of them differ, and in which slots do those lie?
-        numbers = (before != after).nonzero()
-        changed = sorted({int(block) * before.shape[3] + int(offset) for block, offset in numbers[:, 2:4]})
-        print(f"step {steps}: slot_mapping {slot_mapping.tolist()}, own_slots {own_slots}, changed slots {changed}")
+        # which numbers of the cache differ, and in which slots do those lie?
+        block_size, places = before.shape[3], (before != after).nonzero()[:, 2:4]
+        changed = sorted({int(b) * block_size + int(offset) for b, offset in places})
+        print(f"step {steps}: slot_mapping {slot_mapping.tolist()}")
+        print(f"        own_slots {own_slots}, changed slots {changed}")
 
 
 look_at_two_steps()

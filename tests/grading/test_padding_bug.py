@@ -6,9 +6,10 @@ import torch
 
 pytest.importorskip("numba")
 
-from s13lib.grading import guard
+from s13lib.grading import guard, inputs
 from s13lib.grading.judge import judge
 from s13lib.grading.manifest import part
+from s13lib.grading.padding_steps import STEPS, images_of
 from s13lib.grading.parts import padding_bug as checks
 from s13lib.grading.service import BLOCK_SIZE, BLOCKS, SCRATCH_SLOTS, Service, changed_slots
 from s13lib.graphs import CacheAudit, CacheCorruption
@@ -23,17 +24,18 @@ def passes(key, answer, seeds=(1, 2)):
     return [(verdict.passed, verdict.tried.en, verdict.came.en) for verdict in verdicts if not verdict.passed] == []
 
 
-@pytest.fixture(params=checks.STEPS)
+@pytest.fixture(params=STEPS)
 def kind(request):
     return request.param
 
 
 def images(kind):
-    lengths = checks.STEPS[kind].lengths or (2, 3)
-    return checks.images_of(kind, lengths, len(lengths) if checks.STEPS[kind].full else len(lengths) + 2)
+    lengths = STEPS[kind].lengths or (2, 3)
+    return images_of(kind, lengths, len(lengths) if STEPS[kind].full else len(lengths) + 2)
 
 
 def test_the_assertion_fires_on_the_broken_steps_alone(kind):
+    assert STEPS[kind].right is (kind in SILENT)
     if kind in SILENT:
         checks.assert_padding_is_harmless(*images(kind))
     else:
@@ -75,7 +77,7 @@ def test_d1_zeros_hit_at_three_of_four_and_not_at_four():
     three = checks.drive_padding(checks.careless_rows, (5, 2, 3), 0, 4)
     four = checks.drive_padding(checks.careless_rows, (5, 2, 3, 1), 0, 4)
     assert three["overwritten"] == ["slot 0 → request 0"]
-    assert four["overwritten"] == four["padding_rows_write"] == []
+    assert four["overwritten"] == four["padding rows write"] == []
 
 
 def test_d3_stale_rows_hit_a_request_outside_the_batch():
@@ -116,6 +118,44 @@ def test_where_it_shows_is_where_real_steps_are_hit():
         if checks.drive_padding(checks.careless_rows, (2,) * n, 0, size)["overwritten"]
     ]
     assert computed == hit == [3, 5, 6, 7]
+
+
+# ---- what the device says, and what a learner may look at
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("input_ids", 999, "A padding row's token"),
+        ("positions", 999, "A padding row's position"),
+        ("context_lens", 999, "A padding row's context length"),
+        ("block_tables", 999, "A block table names"),
+        ("slot_mapping", 999, "A slot lies outside"),
+    ],
+)
+@pytest.mark.parametrize("key", ["3a", "3d"])
+def test_an_error_of_the_device_is_explained_by_its_own_words(key, field, value, why):
+    def answer(cache, held):
+        rows = scratch_slots_in_turn(cache, held)
+        rows.named()[field].fill_(value)
+        return rows
+
+    verdict = judge(key, lambda inputs: guard.observe(part(key), answer, inputs), 1)
+    assert verdict.why.en.startswith(why)
+    assert verdict.came.en.startswith("DeviceError")
+
+
+def test_a_learner_sees_what_the_answer_gets():
+    cache, held = inputs("3a", 1, 1)
+    assert held.rows == 1
+    assert held.input_ids.tolist() == [5]
+    assert cache.scratch_block == BLOCKS
+    assert cache.owners[0].name == "request 0"
+    before, after, slot_mapping, own_slots = inputs("3c", 1, 4)
+    assert before.shape == after.shape
+    assert slot_mapping.tolist()[: len(own_slots)] == own_slots
+    with pytest.raises(AssertionError):
+        checks.assert_padding_is_harmless(before, after, slot_mapping, own_slots)
 
 
 # ---- other right answers

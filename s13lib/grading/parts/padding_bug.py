@@ -7,20 +7,20 @@ wrong in a step, is what a case is about.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from s13lib.buckets.layout import BucketLayout
-from s13lib.grading.part import Part, Text
-from s13lib.grading.service import BLOCK_SIZE, BLOCKS, MOST_ROWS, SCRATCH_SLOTS, Service, changed_slots
+from s13lib.device import DeviceError
+from s13lib.grading.padding_steps import STEPS, Images, images_of, scratch_like
+from s13lib.grading.part import Part, Refused, Text
+from s13lib.grading.service import BLOCK_SIZE, BLOCKS, SCRATCH_SLOTS, Service, changed_slots
 from s13lib.graphs.padding import naive, scratch
 from s13lib.model.batch import DecodeBatch
 from s13lib.model.cache import PagedKVCache
 
+HARMLESS = ("→ scratch block", "→ no write")
 LIBRARY = tuple(f"s13lib.graphs.padding:{name}" for name in ("naive", "scratch", "skip", "stale", "_dummies"))
 
 
@@ -50,45 +50,102 @@ def make_batches(rng: np.random.Generator) -> list[tuple]:
 def drive_padding(answer: Callable, lengths: tuple[int, ...], first: int, size: int) -> dict[str, object]:
     """Run one padded step with the answer as its policy, and see where its padding rows write.
 
-    A policy that returns other shapes than the buffers' is not run: a graph has no place for them.
+    A policy that returns other shapes than the buffers' is not run: a graph has no place for them. Where the device
+    reports an error, its words are all that there is to observe.
     """
     service = Service(tuple(lengths), first)
     n = len(service.lengths)
-    seen: dict[str, object] = {}
+    fields: dict[str, Tensor] = {}
 
     def policy(cache: PagedKVCache, held: DecodeBatch) -> DecodeBatch:
+        places = _places(held)
         rows = answer(cache, held)
         if not isinstance(rows, DecodeBatch):
             raise TypeError(f"a padding policy returns a DecodeBatch, not {type(rows).__name__}")
-        seen["fields"] = {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in rows.named().items()}
-        fits = seen["fields"] == {name: f"{tensor.dtype} {list(tensor.shape)}" for name, tensor in held.named().items()}
-        return rows if fits else scratch_like(held)
+        fields.update({name: tensor.clone() for name, tensor in rows.named().items()})
+        return rows if _places(rows) == places else scratch_like(held)
 
     runner = service.runner(size, policy)
     batch = service.next_batch()
     before = service.image()
-    runner.run(batch)
+    try:
+        runner.run(batch)
+    except DeviceError as error:
+        return {"DeviceError": str(error).rpartition(": ")[2]}
     slots = runner.inputs.slot_mapping.tolist()
     own = set(slots[:n])
     changed = [slot for slot in changed_slots(before, service.image()) if slot not in own | set(SCRATCH_SLOTS)]
-    return seen | {
-        "padding_rows_write": [f"slot {slot} → {service.owner(slot)}" for slot in slots[n:]],
+    return fields | {
+        "padding rows write": [f"slot {slot} → {service.owner(slot)}" for slot in slots[n:]],
         "overwritten": [f"slot {slot} → {service.owner(slot)}" for slot in changed],
     }
 
 
-def scratch_like(held: DecodeBatch) -> DecodeBatch:
-    """Rows that do nothing."""
-    rows = DecodeBatch(*(torch.zeros_like(tensor) for tensor in held.tensors()))
-    rows.slot_mapping.fill_(-1)
-    return rows
+def _places(rows: DecodeBatch) -> dict[str, str]:
+    """The place that each field needs."""
+    return {name: _place(tensor) for name, tensor in rows.named().items()}
+
+
+def _place(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
+
+
+STOPPED = {  # how the device's words begin → what they mean here
+    "slot": Text(
+        "A slot lies outside the cache: slots run from 0 to the end of the scratch block, which is already the last "
+        "block; only −1 means no write.",
+        "有一个 slot 在缓存之外：slot 从 0 到 scratch block 的末尾为止，scratch block 已经是最后一个 block；"
+        "只有 −1 表示不写。",
+    ),
+    "block": Text(
+        "A block table names a block that does not exist: its entries are numbers of blocks, from 0 to that of the "
+        "scratch block.",
+        "block table 里有一个不存在的 block：里面填的是 block 的编号，从 0 到 scratch block 为止。",
+    ),
+    "token": Text(
+        "A padding row's token is outside the vocabulary: the row runs through the embedding as well.",
+        "补齐行的 token 不在词表里：补齐行一样要查嵌入表。",
+    ),
+    "position": Text(
+        "A padding row's position is out of range: its key is rotated as well.",
+        "补齐行的位置越界了：它的 key 一样要做旋转。",
+    ),
+    "context length": Text(
+        "A padding row's context length is longer than its block table has slots, or negative.",
+        "补齐行的上下文长度超出了它的 block table 所能容纳的 slot 数，或者是负数。",
+    ),
+}  # fmt: skip
+
+
+def _refuse_what_stopped(value: dict) -> None:
+    words = value.get("DeviceError")
+    if words is not None:
+        other = Text("The device reports an error in this step.", "设备在这一步里报告了错误。")
+        said = next((text for start, text in STOPPED.items() if words.startswith(start)), other)
+        raise Refused(said.en, said.zh)
+
+
+def view_careless(inputs: tuple, value: dict) -> dict:
+    """What every field holds, and who is hit."""
+    _refuse_what_stopped(value)
+    return {name: seen for name, seen in value.items() if name != "padding rows write"}
 
 
 def view_harmless(inputs: tuple, value: dict) -> dict:
-    """Scratch block or no slot at all: both are right."""
-    rows = value["padding_rows_write"]
-    said = ["harmless" if row.endswith(("→ scratch block", "→ no write")) else row for row in rows]
-    return value | {"padding_rows_write": said}
+    """Scratch block or no slot at all: both are right. What the fields hold does not matter, if it fits."""
+    _refuse_what_stopped(value)
+    rows = ["harmless" if row.endswith(HARMLESS) else row for row in value["padding rows write"]]
+    places = {name: _place(seen) for name, seen in value.items() if isinstance(seen, Tensor)}
+    return {"padding rows write": rows, "overwritten": value["overwritten"], **places}
+
+
+def policy_inputs(inputs: tuple) -> tuple[PagedKVCache, DecodeBatch]:
+    """What a policy gets: the cache, and what the padding rows hold."""
+    lengths, first, size = inputs
+    service = Service(tuple(lengths), first)
+    service.next_batch()
+    held = DecodeBatch(*(tensor[len(lengths) : size].clone() for tensor in service.inputs.tensors()))
+    return service.model.cache, held
 
 
 def tried_padding(inputs: tuple) -> Text:
@@ -159,168 +216,6 @@ def assert_padding_is_harmless(before: Tensor, after: Tensor, slot_mapping: Tens
     assert set(changed_slots(before, after)) <= scratch_slots | set(own_slots)
 
 
-Images = tuple[Tensor, Tensor, Tensor, list[int]]  # before, after, slot_mapping, own_slots
-
-
-@dataclass(frozen=True)
-class Step:
-    """One kind of step that the assertion is tried on.
-
-    Attributes:
-        text: what it is.
-        slot: where padding rows write, from the service; None for slot −1.
-        batch: changes the batch that is about to run.
-        spoil: changes the cache after the step, as a faulty kernel would have.
-        before: changes the cache before the first image is taken.
-        steps: how often the same step runs; the images are those around the last.
-        full: no padding row at all.
-        lengths: of the requests, where they matter.
-    """
-
-    text: Text
-    slot: Callable[[Service], list[int]] | None = None
-    batch: Callable[[DecodeBatch], None] = lambda batch: None
-    spoil: Callable[[Service], None] = lambda service: None
-    before: Callable[[Service], None] = lambda service: None
-    steps: int = 1
-    full: bool = False
-    lengths: tuple[int, ...] | None = None
-
-
-def _to(slot: int) -> Callable[[Service], list[int]]:
-    return lambda service: [slot] * MOST_ROWS
-
-
-def _own_last(service: Service) -> list[int]:
-    last = service.requests[-1]
-    return [service.model.cache.slot(last, last.length - 1)] * MOST_ROWS
-
-
-def _stale(service: Service) -> list[int]:
-    return [service.aside.blocks[0] * BLOCK_SIZE] * MOST_ROWS
-
-
-def _swap(batch: DecodeBatch) -> None:
-    batch.slot_mapping[:2] = batch.slot_mapping[:2].flip(0)
-
-
-def _unsaved(batch: DecodeBatch) -> None:
-    batch.slot_mapping[1] = -1
-
-
-def _set(cache_tensor: Tensor, slot: int, value: float) -> None:
-    cache_tensor.flatten(0, 1)[slot, -1, -1] = value
-
-
-def _last_real_slot(service: Service) -> None:
-    """Slot −1 taken as Python takes it, in the blocks that requests may own."""
-    for tensor in service.model.cache.k + service.model.cache.v:
-        tensor[:-1].flatten(0, 1)[-1] = 0.25
-
-
-def _untouched_slot(service: Service) -> int:
-    return max(block for block in range(BLOCKS) if block not in service.model.cache.owners) * BLOCK_SIZE
-
-
-def _next_float(service: Service) -> None:
-    victim = service.model.cache.k[1].flatten(0, 1)[service.aside.blocks[0] * BLOCK_SIZE]
-    victim[0, 0] = torch.nextafter(victim[0, 0], torch.tensor(torch.inf))
-
-
-def _stain(service: Service) -> None:
-    """What a cache may hold anywhere, and a step must leave alone: NaN."""
-    for tensor in service.model.cache.k + service.model.cache.v:
-        tensor[-3:, 1:] = torch.nan
-
-
-STEPS = {
-    "scratch": Step(
-        Text("padding rows in the scratch block", "补齐行写进 scratch block"),
-        _to(SCRATCH_SLOTS[0]),
-    ),
-    "naive": Step(
-        Text("padding rows at slot 0", "补齐行写 slot 0"),
-        _to(0),
-    ),
-    "skip": Step(
-        Text("padding rows at slot −1, which the kernels skip", "补齐行的 slot 是 −1，kernel 会跳过"),
-    ),
-    "naive again": Step(
-        Text(
-            "the second of two equal steps, padding rows at slot 0: no byte changes there",
-            "同样的一步走第二遍，补齐行写 slot 0：那里的字节没有变化",
-        ),
-        _to(0),
-        steps=2,
-    ),
-    "full": Step(
-        Text("as many requests as rows: no padding row", "请求数等于行数：没有补齐行"),
-        full=True,
-    ),
-    "stale": Step(
-        Text(
-            "padding rows left by a larger batch, in a block of a request that waits",
-            "补齐行是更大的 batch 留下的，写进一个正在等待的请求的 block",
-        ),
-        _stale,
-    ),
-    "NaN": Step(
-        Text("NaN lay in the cache before, and still does", "缓存里本来就有 NaN，之后也还在"),
-        before=_stain,
-    ),
-    "last slot": Step(
-        Text(
-            "slot −1 in the mapping, which the kernel took for the last slot of the last real block",
-            "slot_mapping 里是 −1，kernel 却把它当成最后一个真实 block 的最后一个 slot",
-        ),
-        spoil=_last_real_slot,
-    ),
-    "off by one": Step(
-        Text("padding rows one block before the scratch block", "补齐行写进 scratch block 的前一个 block"),
-        _to(SCRATCH_SLOTS[0] - BLOCK_SIZE),
-    ),
-    "replay": Step(
-        Text(
-            "the second of two equal steps, padding rows skipped: no byte changes at all",
-            "同样的一步走第二遍，补齐行被跳过：一个字节也没变",
-        ),
-        steps=2,
-    ),
-    "one V": Step(
-        Text("a stray write into V of the last layer alone", "只有最后一层的 V 被乱写了一处"),
-        spoil=lambda service: _set(service.model.cache.v[-1], service.aside.blocks[0] * BLOCK_SIZE, 0.25),
-    ),
-    "scratch slots": Step(
-        Text("padding rows at different slots of the scratch block", "补齐行分别写 scratch block 的不同 slot"),
-        lambda service: [SCRATCH_SLOTS[(row + 1) % BLOCK_SIZE] for row in range(MOST_ROWS)],
-    ),
-    "repeated": Step(
-        Text("padding rows that repeat the last request's slot", "补齐行重复最后一个请求的 slot"),
-        _own_last,
-    ),
-    "slot 0 is mine": Step(
-        Text("a real row whose own slot is slot 0", "有一个真实的行，它自己的 slot 就是 slot 0"),
-        lengths=(0, 3, 2),
-    ),
-    "unsaved": Step(
-        Text("a real row at slot −1: its token is not stored", "一个真实的行用了 slot −1：它的 token 没有存下来"),
-        batch=_unsaved,
-    ),
-    "swapped": Step(
-        Text("two real rows with each other's slot", "两个真实的行互换了 slot"),
-        batch=_swap,
-    ),
-    "one bit": Step(
-        Text("a stray write that changes one number by one bit", "乱写的一处只让一个数变了一位"),
-        spoil=_next_float,
-    ),
-    "minus zero": Step(
-        Text("a stray write of −0.0 over 0.0", "乱写的一处把 0.0 写成了 −0.0"),
-        spoil=lambda service: _set(service.model.cache.k[1], _untouched_slot(service), -0.0),
-    ),
-}
-
-
 def make_steps(rng: np.random.Generator) -> list[tuple]:
     """Every kind of step once. Each request is still in its first block, so that slot 0 lies in a running one's."""
     cases = []
@@ -330,46 +225,32 @@ def make_steps(rng: np.random.Generator) -> list[tuple]:
     return cases
 
 
-@lru_cache(maxsize=64)
-def images_of(kind: str, lengths: tuple[int, ...], size: int) -> Images:
-    """Run a step of this kind and take its images: the same for every answer that is tried."""
-    step = STEPS[kind]
-    service = Service(lengths)
-    batch = service.next_batch()
-    own_slots = batch.slot_mapping.tolist()
-    step.before(service)
-    step.batch(batch)
-    slots = step.slot(service) if step.slot else [-1] * MOST_ROWS
-
-    def padding(cache: PagedKVCache, held: DecodeBatch) -> DecodeBatch:
-        rows = scratch_like(held)
-        rows.context_lens.fill_(1)
-        rows.slot_mapping.copy_(torch.tensor(slots[: held.rows]))
-        return rows
-
-    runner = service.runner(size, padding)
-    for _ in range(step.steps):
-        before = service.image()
-        runner.run(batch)
-    step.spoil(service)
-    return before, service.image(), runner.inputs.slot_mapping.clone(), own_slots
-
-
-def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> dict[str, str | None]:
-    """Whether the assertion raises. What it returns does not count."""
+def snapshots(inputs: tuple) -> Images:
+    """What the assertion gets: copies, for it may write into them."""
+    kind, lengths, size = inputs
     before, after, slot_mapping, own_slots = images_of(kind, tuple(lengths), size)
+    return before.clone(), after.clone(), slot_mapping.clone(), list(own_slots)
+
+
+def drive_assertion(answer: Callable, kind: str, lengths: tuple[int, ...], size: int) -> str:
+    """Whether the assertion raises. What it returns does not count."""
+    images = snapshots((kind, lengths, size))
     try:
-        answer(before.clone(), after.clone(), slot_mapping.clone(), list(own_slots))
+        answer(*images)
     except AssertionError:
-        return {"raises": "AssertionError"}
-    return {"raises": None}
+        return "AssertionError"
+    return "silent"
 
 
 def tried_step(inputs: tuple) -> Text:
-    """Say what kind of step it was."""
+    """Say what kind of step it was, and what is right there."""
     kind, lengths, size = inputs
-    text = STEPS[kind].text
-    return Text(f"{len(lengths)} requests, {size} rows: {text.en}", f"{len(lengths)} 个请求，{size} 行：{text.zh}")
+    step = STEPS[kind]
+    must, must_zh = ("a right step", "正确的一步") if step.right else ("must be caught", "必须报警")
+    return Text(
+        f"{len(lengths)} requests, {size} rows: {step.text.en} ({must})",
+        f"{len(lengths)} 个请求，{size} 行：{step.text.zh}（{must_zh}）",
+    )
 
 
 def warm_up() -> None:
@@ -379,12 +260,16 @@ def warm_up() -> None:
 
 PARTS = {
     "3a": Part(
-        careless_rows, make_batches, drive_padding, forbidden=LIBRARY, warm_up=warm_up, tried=tried_padding
+        careless_rows, make_batches, drive_padding, view_careless, forbidden=LIBRARY, warm_up=warm_up,
+        tried=tried_padding, shown_inputs=policy_inputs,
     ),
     "3b": Part(sizes_where_it_shows, make_layouts),
-    "3c": Part(assert_padding_is_harmless, make_steps, drive_assertion, warm_up=warm_up, tried=tried_step),
+    "3c": Part(
+        assert_padding_is_harmless, make_steps, drive_assertion, warm_up=warm_up, tried=tried_step,
+        shown_inputs=snapshots,
+    ),
     "3d": Part(
         harmless_rows, make_batches, drive_padding, view_harmless, forbidden=LIBRARY, warm_up=warm_up,
-        tried=tried_padding,
+        tried=tried_padding, shown_inputs=policy_inputs,
     ),
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from s13lib.grading.part import Text, Wrong
+from s13lib.grading.wrong.padding_bug_assertion import ASSERTIONS
 from s13lib.model.batch import DecodeBatch
 
 # ---- 3a, 3d: policies. The library's own are out of reach while an answer runs.
@@ -55,6 +56,24 @@ def a_slot_each(cache, held):
     return rows
 
 
+def context_zero(cache, held):
+    """Every field zero."""
+    return _rows(held, 0, 0, context=0)
+
+
+def scratch_in_the_table(cache, held):
+    """Reads from the scratch block, writes to slot 0."""
+    return _rows(held, 0, cache.scratch_block)
+
+
+def slots_alone(cache, held):
+    """The other fields keep what they held."""
+    rows = DecodeBatch(*(tensor.clone() for tensor in held.tensors()))
+    rows.slot_mapping.fill_(0)
+    rows.context_lens.fill_(1)
+    return rows
+
+
 def zeros(cache, held):
     """Right in 3a."""
     return _rows(held, 0, 0)
@@ -91,7 +110,7 @@ def _sizes(captured, owners, most, padding_slots, owner_of, first=0, past=0, wid
     for n in range(1, most + 1):
         fitting = [size for size in captured if size >= n + wider]
         size = pick(fitting, n) if pick else min(fitting, default=n)
-        if any(owner_of(slot) is not None for slot in padding_slots[n + first : size + past]):
+        if any(owner_of(slot) is not None for slot in padding_slots[max(n + first, 0) : max(size + past, 0)]):
             found.append(n)
     return found
 
@@ -144,6 +163,45 @@ def one_row_late(captured, padding_slots, owners, block_size, most):
     return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), first=1)
 
 
+def one_row_early(captured, padding_slots, owners, block_size, most):
+    """The last real row is taken for padding."""
+    return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), first=-1)
+
+
+def last_row_missing(captured, padding_slots, owners, block_size, most):
+    """Rows to size − 2."""
+    return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), past=-1)
+
+
+def one_row_too_many(captured, padding_slots, owners, block_size, most):
+    """A row behind the captured size."""
+    return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), past=1)
+
+
+def every_row(captured, padding_slots, owners, block_size, most):
+    """Rows 0 to size − 1, the real ones among them."""
+    return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), first=-most)
+
+
+def once_for_each_row(captured, padding_slots, owners, block_size, most):
+    """A size is noted for each row that strikes."""
+    owner_of, found = _owner(owners, block_size), []
+    for n in range(1, most + 1):
+        size = min((size for size in captured if size >= n), default=n)
+        found += [n for slot in padding_slots[n:size] if owner_of(slot) is not None]
+    return found
+
+
+def running_owners(captured, padding_slots, owners, block_size, most):
+    """Only the blocks of the n requests that run, one each."""
+    owner_of, found = _owner(owners, block_size), []
+    for n in range(1, most + 1):
+        size = min((size for size in captured if size >= n), default=n)
+        if any(slot // block_size < n and owner_of(slot) is not None for slot in padding_slots[n:size]):
+            found.append(n)
+    return found
+
+
 def next_larger_size(captured, padding_slots, owners, block_size, most):
     """Pads even when n is captured."""
     return _sizes(captured, owners, most, padding_slots, _owner(owners, block_size), wider=True)
@@ -170,147 +228,6 @@ def real_rows(captured, padding_slots, owners, block_size, most):
     return [n for n in range(1, most + 1) if any(owner_of(slot) is not None for slot in padding_slots[:n])]
 
 
-# ---- 3c: assertions, as two checks: of the write set, and of the bytes
-
-
-def _scratch(before):
-    blocks, size = before.shape[2:4]
-    return set(range((blocks - 1) * size, blocks * size))
-
-
-def _check_writes(before, slot_mapping, own_slots):
-    slots, n = slot_mapping.tolist(), len(own_slots)
-    assert slots[:n] == own_slots
-    _check_padding(before, slot_mapping, own_slots)
-
-
-def _check_padding(before, slot_mapping, own_slots):
-    assert set(slot_mapping.tolist()[len(own_slots) :]) <= _scratch(before) | {-1}
-
-
-def _bits(before, after):
-    return before.view(torch.int32) != after.view(torch.int32)
-
-
-def _changed(differ):
-    """Slots in a (layers, 2, blocks, block_size, …) map of what differs, or in a part of it."""
-    while differ.dim() < 6:
-        differ = differ[None]
-    return set(differ.flatten(2, 3).flatten(3).any(3).any(0).any(0).nonzero().flatten().tolist())
-
-
-def _check_bytes(before, own_slots, differ):
-    assert _changed(differ) <= _scratch(before) | set(own_slots)
-
-
-def never_fires(before, after, slot_mapping, own_slots):
-    """Returns the verdict."""
-    return False
-
-
-def always_fires(before, after, slot_mapping, own_slots):
-    """A condition that never holds."""
-    raise AssertionError
-
-
-def nothing_may_change(before, after, slot_mapping, own_slots):
-    """The real rows' writes are forbidden, too."""
-    assert torch.equal(before, after)
-
-
-def bytes_alone(before, after, slot_mapping, own_slots):
-    """No look at the write set."""
-    _check_bytes(before, own_slots, _bits(before, after))
-
-
-def writes_alone(before, after, slot_mapping, own_slots):
-    """No look at the bytes."""
-    _check_writes(before, slot_mapping, own_slots)
-
-
-def equal_signs(before, after, slot_mapping, own_slots):
-    """NaN differs from itself."""
-    _check_writes(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, before != after)
-
-
-def numbers(before, after, slot_mapping, own_slots):
-    """NaN is dealt with; 0.0 equals −0.0."""
-    _check_writes(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, (before != after) & ~(before.isnan() & after.isnan()))
-
-
-def nearly(before, after, slot_mapping, own_slots):
-    """A tolerance."""
-    _check_writes(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, ~torch.isclose(before, after, equal_nan=True))
-
-
-def keys_alone(before, after, slot_mapping, own_slots):
-    """V is not looked at."""
-    _check_writes(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, _bits(before, after)[:, :1])
-
-
-def first_layer(before, after, slot_mapping, own_slots):
-    """The other layers are not looked at."""
-    _check_writes(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, _bits(before, after)[:1])
-
-
-def without_scratch(before, after, slot_mapping, own_slots):
-    """The scratch block may not change."""
-    _check_writes(before, slot_mapping, own_slots)
-    assert _changed(_bits(before, after)) <= set(own_slots)
-
-
-def scratch_first_slot(before, after, slot_mapping, own_slots):
-    """Only the first slot of the scratch block is allowed."""
-    slots, n, allowed = slot_mapping.tolist(), len(own_slots), {min(_scratch(before)), *own_slots}
-    assert slots[:n] == own_slots
-    assert set(slots[n:]) <= {min(_scratch(before)), -1}
-    assert _changed(_bits(before, after)) <= allowed
-
-
-def counts(before, after, slot_mapping, own_slots):
-    """As many changed slots as rows."""
-    _check_writes(before, slot_mapping, own_slots)
-    assert len(_changed(_bits(before, after)) - _scratch(before)) == len(own_slots)
-
-
-def whole_blocks(before, after, slot_mapping, own_slots):
-    """The blocks of the real rows, not their slots."""
-    size = before.shape[3]
-    own = {slot // size * size + i for slot in own_slots for i in range(size)}
-    assert set(slot_mapping.tolist()) <= own | _scratch(before) | {-1}
-    _check_bytes(before, own, _bits(before, after))
-
-
-def padding_rows_alone(before, after, slot_mapping, own_slots):
-    """The real rows' slots are trusted."""
-    _check_padding(before, slot_mapping, own_slots)
-    _check_bytes(before, own_slots, _bits(before, after))
-
-
-def as_a_set(before, after, slot_mapping, own_slots):
-    """Any row may write any allowed slot."""
-    assert set(slot_mapping.tolist()) <= set(own_slots) | _scratch(before) | {-1}
-    _check_bytes(before, own_slots, _bits(before, after))
-
-
-def slot_zero(before, after, slot_mapping, own_slots):
-    """Looks for the naive bug alone."""
-    assert 0 not in slot_mapping.tolist()
-
-
-def minus_one_forbidden(before, after, slot_mapping, own_slots):
-    """Padding rows must name a slot of the scratch block."""
-    slots, n = slot_mapping.tolist(), len(own_slots)
-    assert slots[:n] == own_slots
-    assert set(slots[n:]) <= _scratch(before)
-    _check_bytes(before, own_slots, _bits(before, after))
-
-
 DTYPE = Text(
     "torch.zeros makes float32. A graph reads the buffers as they are: each field needs the dtype of the one in held.",
     "torch.zeros 默认是 float32。graph 按缓冲区原样读取：每个字段的 dtype 都要和 held 里的一样。",
@@ -330,6 +247,15 @@ WRONG = {
         Wrong("held as it is", as_they_were, Text(
             "These rows keep what an earlier batch left: that is the stale bug, which hits somebody else. Here the rows are to be filled with zeros.",
             "这些行保留了上一批留下的内容：那是残留行的 bug，伤的是别人。这里要求把这些行填成零。")),
+        Wrong("context length 0", context_zero, Text(
+            "All your fields are zero, context_lens as well: attention then has no token to read. Each padding row attends to one.",
+            "你的每个字段都是零，context_lens 也不例外：这样注意力一个 token 也读不到。每个补齐行要读一个 token。")),
+        Wrong("the scratch block in the table", scratch_in_the_table, Text(
+            "Your block table names the scratch block: whoever thinks of that has noticed the bug. Here the table is zeros as well.",
+            "你的 block table 里填了 scratch block：想得到这一点的人，早就发现 bug 了。这里 block table 也填零。")),
+        Wrong("slots alone", slots_alone, Text(
+            "Tokens, positions and block tables still hold what held held: every field of every row is to be filled.",
+            "token、位置和 block table 还是 held 里原来的内容：每一行的每个字段都要填。")),
         Wrong("another dtype", float_zeros, DTYPE),
         Wrong("one row", one_row_of_zeros, ROWS),
         Wrong("a slot each", a_slot_each, Text(
@@ -358,6 +284,24 @@ WRONG = {
         Wrong("one row late", one_row_late, Text(
             "Rows are counted from 0: n real rows are rows 0 to n − 1, so the first padding row is row n.",
             "行从 0 数起：n 个真实的行是第 0 到 n − 1 行，第一个补齐行就是第 n 行。")),
+        Wrong("one row early", one_row_early, Text(
+            "Your first padding row is row n − 1: that is the last real one, since rows count from 0.",
+            "你把第 n − 1 行当成了第一个补齐行：行从 0 数起，那是最后一个真实的行。")),
+        Wrong("the last padding row missing", last_row_missing, Text(
+            "The last padding row is left out: range and slices already end before the size that you give them.",
+            "漏了最后一个补齐行：range 和切片本来就到给定的尺寸之前为止。")),
+        Wrong("one row too many", one_row_too_many, Text(
+            "You look at one row behind the captured size: it does not run.",
+            "你多看了捕获尺寸后面的一行：那一行并不运行。")),
+        Wrong("every row", every_row, Text(
+            "You look at all rows of the step. The real ones have their own slots by then: padding_slots counts for the padding rows alone.",
+            "你看了这一步的所有行。真实的行用的是自己的 slot，padding_slots 只对补齐行有意义。")),
+        Wrong("a size several times", once_for_each_row, Text(
+            "A batch size stands in your list once for each row that strikes: it belongs there once.",
+            "有几行写坏，你就把这个 batch 大小列了几次：它只该出现一次。")),
+        Wrong("running owners alone", running_owners, Text(
+            "You count only owners that run in this step. A request that waits has its keys and values in the cache as well, in any block.",
+            "你只算了这一步里正在运行的主人。正在等待的请求也有 key 和 value 在缓存里，可以在任何一个 block。")),
         Wrong("the next larger size", next_larger_size, Text(
             "A batch of exactly a captured size has no padding row at all.",
             "batch 大小恰好等于某个捕获尺寸时，一个补齐行也没有。")),
@@ -371,62 +315,7 @@ WRONG = {
             "These are the rows before n, which are real and overwrite their buffers. The padding rows are those from n on.",
             "这些是 n 之前的行，它们是真实的，缓冲区已经换上了新内容。补齐行是从第 n 行开始的。")),
     ),
-    "3c": (
-        Wrong("never fires", never_fires, Text(
-            "It never raises. Returning False alarms nobody: raise AssertionError, or use assert.",
-            "它从来不报警。返回 False 谁也不会知道：要抛出 AssertionError，或者用 assert。")),
-        Wrong("always fires", always_fires, Text(
-            "It fires at every step, at the harmless ones, too: an alarm that always rings tells nothing. Print the condition for a step with padding in the scratch block.",
-            "每一步它都报警，没有问题的步也不例外：总在响的报警等于没有。拿补齐行写 scratch block 的一步，把条件打印出来看看。")),
-        Wrong("nothing may change", nothing_may_change, Text(
-            "A right step does change the cache: every real row stores its token, and padding rows may write to the scratch block.",
-            "正确的一步本来就会改缓存：每个真实的行都要存自己的 token，补齐行也可以写 scratch block。")),
-        Wrong("bytes alone", bytes_alone, Text(
-            "Comparing before with after is not enough: a stray row that strikes twice writes the same bytes again. Look at slot_mapping, too.",
-            "只比较前后不够：乱写的行第二次写的还是同样的字节。还要看 slot_mapping。")),
-        Wrong("write set alone", writes_alone, Text(
-            "slot_mapping says what the rows should write. A kernel that misreads it (slot −1 as an index) shows only in the bytes: compare before with after, too.",
-            "slot_mapping 说的是这些行应该写哪里。kernel 要是读错了（把 −1 当下标），只有字节会露馅：before 和 after 也要比。")),
-        Wrong("NaN differs from itself", equal_signs, Text(
-            "NaN == NaN is false, so it fires where nothing changed; and −0.0 == 0.0 is true. Compare bits, not numbers.",
-            "NaN == NaN 为假，于是没有变化的地方也报警；而 −0.0 == 0.0 为真。要比的是比特，不是数值。")),
-        Wrong("keys alone", keys_alone, Text(
-            "A stray write into V goes unnoticed: axis 1 holds K and V.",
-            "V 里的乱写没有被发现：第 1 维是 K 和 V，两个都要看。")),
-        Wrong("first layer alone", first_layer, Text(
-            "A stray write in a later layer goes unnoticed: axis 0 holds the layers.",
-            "后面某一层里的乱写没有被发现：第 0 维是层，每一层都要看。")),
-        Wrong("no scratch block", without_scratch, Text(
-            "It fires at the right design: padding rows may write to the scratch block, which is the last one.",
-            "正确的做法也被它报警了：补齐行可以写 scratch block，也就是最后一个 block。")),
-        Wrong("one scratch slot", scratch_first_slot, Text(
-            "All slots of the scratch block may be written, not just its first.",
-            "scratch block 的每个 slot 都可以写，不只是第一个。")),
-        Wrong("a tolerance", nearly, Text(
-            "allclose forgives small differences. Somebody's cache must not change by one bit.",
-            "allclose 会放过微小的差别。别人的缓存一位都不能变。")),
-        Wrong("−0.0 equals 0.0", numbers, Text(
-            "A write of −0.0 over 0.0 goes unnoticed, since both compare equal. Compare the bits: view(torch.int32).",
-            "把 0.0 写成 −0.0 没有被发现，因为两者比较起来相等。请比较比特：view(torch.int32)。")),
-        Wrong("counts slots", counts, Text(
-            "It counts changed slots. A step that runs twice changes no byte the second time, and is right: ask which slots changed, not how many.",
-            "它数的是变了几个 slot。同一步跑第二遍，一个字节也不变，却是对的：要问变的是哪些，而不是多少。")),
-        Wrong("whole blocks", whole_blocks, Text(
-            "It allows whole blocks of the running requests. Their earlier tokens must stay as well: only the one own slot of each row may change.",
-            "它放过了运行中请求的整个 block。它们之前的 token 也不能动：每一行只有自己的那一个 slot 可以变。")),
-        Wrong("real rows trusted", padding_rows_alone, Text(
-            "The real rows are not checked: one of them names another slot than its own, and its token is stored in the wrong place or not at all.",
-            "真实的行没有检查：其中一行的 slot 不是它自己的，它的 token 存错了地方，或者根本没存。")),
-        Wrong("rows mixed up", as_a_set, Text(
-            "A slot may be right for one row and wrong for another: real row i writes own_slots[i], padding rows write to none of them.",
-            "同一个 slot，对这一行是对的，对另一行就是错的：第 i 个真实的行写 own_slots[i]，补齐行哪个也不能写。")),
-        Wrong("slot 0 alone", slot_zero, Text(
-            "It looks for slot 0 only. Other slots can be hit as well, and slot 0 may be a request's own.",
-            "它只找 slot 0。别的 slot 一样会被写坏，而 slot 0 也可能正是某个请求自己的。")),
-        Wrong("−1 forbidden", minus_one_forbidden, Text(
-            "Slot −1 is harmless in a padding row: the kernels skip it.",
-            "补齐行用 slot −1 是无害的：kernel 会跳过它。")),
-    ),
+    "3c": ASSERTIONS,
     "3d": (
         Wrong("zeros", zeros, Text(
             "That is the bug of 3a: slot 0 belongs to a request. Use a slot that no request can own, or none at all.",

@@ -25,12 +25,17 @@ def kernels_do_not_wait(launch_us, kernel_us):
 
 
 def kernels_do_not_need_their_launch(launch_us, kernel_us):
-    """A kernel starts when its launch starts."""
+    """A kernel starts when its launch begins."""
     host = end = 0.0
     for launch, kernel in zip(launch_us, kernel_us, strict=True):
         end = max(host, end) + kernel
         host += launch
-    return max(host, end)
+    return end
+
+
+def ends_with_the_later_lane(launch_us, kernel_us):
+    """The same, and the step ends with the lane that ends last."""
+    return max(sum(launch_us), kernels_do_not_need_their_launch(launch_us, kernel_us))
 
 
 def adds_the_maxima(launch_us, kernel_us):
@@ -72,6 +77,17 @@ def place_frees_at_the_end(launch_us, kernel_us, queue_depth):
     return _with_queue(launch_us, kernel_us, queue_depth, 0, True)
 
 
+def queued_before_its_launch(launch_us, kernel_us, queue_depth):
+    """A kernel starts when its launch begins."""
+    host = end = 0.0
+    starts = []
+    for i, (launch, kernel) in enumerate(zip(launch_us, kernel_us, strict=True)):
+        host = max(host, starts[i - queue_depth] if i >= queue_depth else 0.0)
+        starts.append(max(host, end))
+        host, end = host + launch, starts[-1] + kernel
+    return end
+
+
 def even(n, total_us):
     """All launches and kernels alike."""
     return [total_us / n] * n, [total_us / n] * n
@@ -90,7 +106,7 @@ def one_long_launch_first(n, total_us):
 def half_and_half(n, total_us):
     """Short kernels, then long ones, not extreme enough."""
     short, long = n // 2, n - n // 2
-    return [total_us / n] * n, [0.4 * total_us / short] * short + [0.6 * total_us / long] * long
+    return [total_us / n] * n, [0.0] * short + [total_us / long] * long
 
 
 WRONG = {
@@ -107,6 +123,9 @@ WRONG = {
         Wrong("kernel before its launch", kernels_do_not_need_their_launch, Text(
             "A kernel cannot start before its own launch has been paid for: add the launch to the host's clock first.",
             "自己的启动还没付完，kernel 不能开始：先把这次启动加到主机的时钟上。")),
+        Wrong("kernel before its launch, and the later lane", ends_with_the_later_lane, Text(
+            "Here each kernel starts as its launch begins, and the larger clock is returned. A kernel starts when its launch has ended, so the last thing is always a kernel.",
+            "这里每个 kernel 在启动刚开始时就跑了，最后再取较大的时钟。kernel 要等启动结束才开始，所以最后结束的总是 kernel。")),
         Wrong("sum of the pairs' maxima", adds_the_maxima, Text(
             "The larger of each pair is not what a pair costs: a fast stretch of the host is saved up for later kernels.",
             "每一对取较大者不等于这一对的代价：主机领先的部分会留给后面的 kernel。")),
@@ -124,6 +143,9 @@ WRONG = {
         Wrong("place frees at the end", place_frees_at_the_end, Text(
             "A place in the queue is free as soon as its kernel starts, not when it ends.",
             "kernel 一开始执行，队列里的位置就空出来了，不用等它结束。")),
+        Wrong("kernel before its launch", queued_before_its_launch, Text(
+            "A kernel starts when its launch begins here. It is in the queue only once the launch has been paid for: first the launch, then the start.",
+            "这里 kernel 在启动刚开始时就跑了。启动付完之后，它才进队列：先加启动的时间，再定 kernel 的开始时刻。")),
     ),
     "5c": (
         Wrong("all alike", even, Text(
@@ -136,7 +158,7 @@ WRONG = {
             "Both lanes must sum to total_us: the error is to come from the order, not from the totals.",
             "两条泳道的总和都必须等于 total_us：误差要来自顺序，而不是来自总量。")),
         Wrong("not extreme enough", half_and_half, Text(
-            "The direction is right: short kernels first, long ones last. Go further.",
-            "方向对了：短的在前，长的在后。再极端一些。")),
+            "The direction is right: short kernels first, long ones last. Half short and half long brings about a third; go further.",
+            "方向对了：短的在前，长的在后。一半短、一半长，大约只少三分之一；再极端一些。")),
     ),
 }  # fmt: skip
