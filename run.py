@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 MINIMUM_PYTHON = (3, 11)
-INSTALL_GB = 2  # measured: du of .venv, Linux x86-64, CPU build of torch
-NEEDED_GB = 3  # the above, and what pip unpacks on its way
+INSTALL_GB = 2.5  # measured: du of .venv, Linux x86-64, CPU build of torch
+NEEDED_GB = 3.5  # the above, and what pip unpacks on its way
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"

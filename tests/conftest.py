@@ -1,5 +1,6 @@
 """A headless Chromium page (Debian's: Playwright's own download is not needed), and Ctrl-C as a terminal sends it."""
 
+import os
 import shutil
 import signal
 
@@ -8,6 +9,12 @@ import pytest
 # A shell lets its background jobs ignore Ctrl-C, and processes inherit that: then no test of it could ever end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tests know SoftGPU's figures. What they say of CUDA they say over a fake; tools/gpu_check.py runs the real one.
+os.environ.setdefault("S13_DEVICE", "softgpu")
+
+# Triton decides at import whether its interpreter runs a kernel, on the CPU: here it shall, wherever the tests run.
+os.environ.setdefault("TRITON_INTERPRET", "1")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

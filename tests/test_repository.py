@@ -28,7 +28,8 @@ def requirement_lines() -> list[str]:
 
 
 def pins() -> dict[str, str]:
-    return {canonicalize_name(name): version for name, version in (line.split("==") for line in requirement_lines())}
+    pinned = (Requirement(line) for line in requirement_lines())
+    return {canonicalize_name(r.name): str(r.specifier).removeprefix("==") for r in pinned}
 
 
 # ---- pins and environments
@@ -36,7 +37,8 @@ def pins() -> dict[str, str]:
 
 def test_every_requirement_is_an_exact_pin_and_named_once() -> None:
     for line in requirement_lines():
-        assert re.fullmatch(r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9]+)*(\.post[0-9]+)?", line), line
+        pin = r"[A-Za-z0-9._-]+==[0-9]+(\.[0-9]+)*(\.post[0-9]+)?"
+        assert re.fullmatch(pin + r"(; sys_platform == \"linux\")?", line), line
     assert len(pins()) == len(requirement_lines())
 
 
@@ -88,7 +90,8 @@ HOUSE = {
     "simulator": Place((), outside=()),
     "buckets": Place(("simulator",), outside=("numpy",)),
     "figures": Place(("simulator",), outside=()),
-    "device": Place(("simulator.timeline",)),
+    "traces": Place(("simulator",), outside=("numpy",)),
+    "device": Place(("simulator.timeline", "traces")),
     "kernels": Place(("device",)),
     "model": Place(("kernels", "device", "simulator.scheduler", "data")),
     "graphs": Place(("model", "kernels", "device", "buckets.layout", "simulator.scheduler")),
@@ -156,6 +159,8 @@ def test_imports_only_go_down_the_house() -> None:
         ("s13lib.buckets.layout", "def f():\n    import s13lib.model.decoder", False),
         ("s13lib.device.api", "from s13lib.simulator.timeline import Timeline", True),
         ("s13lib.device.api", "from s13lib.simulator.scheduler import Scheduler", False),
+        ("s13lib.device.cuda_record", "from s13lib.traces import read_trace", True),
+        ("s13lib.device.cuda_record", "from s13lib.profiling import TraceReport", False),
         ("s13lib.kernels.cuda", "import torch", True),
         ("s13lib.kernels.cuda", "if TYPE_CHECKING:\n    from s13lib.model import Decoder", False),
         ("s13lib.graphs.runner", "from s13lib.buckets.layout import BucketLayout", True),

@@ -108,7 +108,7 @@ def test_a_full_disk_is_told_before_anything_is_written(run: ModuleType, monkeyp
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(run.shutil, "disk_usage", lambda path: usage(100e9, 98.5e9, 1.5e9))
     assert run.main(["demo", "0"]) == 2
-    assert "1.5 GB free, at least 3 GB" in one_sentence(capsys)
+    assert f"1.5 GB free, at least {run.NEEDED_GB} GB" in one_sentence(capsys)
     assert not run.VENV.exists()
 
 

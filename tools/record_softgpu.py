@@ -26,7 +26,7 @@ CONTEXT, SECONDS = 64, 20
 
 
 def main() -> None:
-    device, bard, steps = best_device(), load_checkpoint("bard"), {}
+    device, bard, steps = best_device(default="softgpu"), load_checkpoint("bard"), {}
     for stage in (15, 4):
         model = bard.model(stage, device, max_rows=64, blocks=blocks_needed(1, CONTEXT))
         batch = running_batch(model, 1, CONTEXT)

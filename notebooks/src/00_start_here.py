@@ -92,7 +92,7 @@ from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.simulator import PRESETS, simulate_timeline
 from s13lib.widgets import language, pick, say, show_svg
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 print(banner)
 # %% [markdown] lang="en"

@@ -54,7 +54,7 @@ from s13lib.profiling.steps import eager_step, running_batch
 from s13lib.simulator import PRESETS, Timeline, Workload, middle_layer, simulate, step_kernels
 from s13lib.widgets import language, pick, say, show_svg, simulator_widget
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 quiet = "not contended" in banner
 print(banner)

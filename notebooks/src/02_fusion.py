@@ -62,7 +62,7 @@ from s13lib.profiling.steps import eager_step, running_batch
 from s13lib.simulator import PRESETS, DTypes, Setup, Workload, step_kernels
 from s13lib.widgets import ledger_widget, say
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 quiet = "not contended" in banner
 print(banner)

@@ -50,7 +50,7 @@ from s13lib.profiling.recorded import recorded_trace
 from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.widgets import language, pick, say, show_svg
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 print(banner)
 # %% [markdown] lang="en"

@@ -67,7 +67,7 @@ from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.simulator import Setup, step_time_curve
 from s13lib.widgets import buckets_widget, language, pick, say, show_svg
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 quiet = "not contended" in banner
 print(banner)

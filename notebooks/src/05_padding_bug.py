@@ -49,7 +49,7 @@ from s13lib.model import Sequence
 from s13lib.model.checkpoints import load_checkpoint
 from s13lib.widgets import corruption_widget, say
 
-device = best_device()
+device = best_device(default="softgpu")
 print(device.banner())
 bard = load_checkpoint("bard")
 encode, decode = bard.tokenizer.encode, bard.tokenizer.decode

@@ -52,7 +52,7 @@ from s13lib.profiling.steps import blocks_needed, eager_step, running_batch
 from s13lib.simulator import PRESETS, Setup, Workload, crossover, launch_times, simulate, step_us
 from s13lib.widgets import language, pick, say, show_svg, simulator_widget
 
-device = best_device()
+device = best_device(default="softgpu")
 banner = device.banner()
 quiet = "not contended" in banner
 print(banner)

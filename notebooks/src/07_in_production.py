@@ -59,7 +59,7 @@ from s13lib.progress import elapsed
 from s13lib.simulator import chrome_trace
 from s13lib.widgets import language, pick, say, show_svg
 
-device = best_device()
+device = best_device(default="softgpu")
 print(device.banner())
 bard = load_checkpoint("bard")
 folder = Path(tempfile.mkdtemp(prefix="s13-"))  # for the files that this lesson writes

@@ -38,7 +38,7 @@ from s13lib.device import best_device
 from s13lib.simulator import PRESETS, simulate
 from s13lib.widgets import pick, quiz_widget, say
 
-device = best_device()
+device = best_device(default="softgpu")
 print(device.banner())  # nothing is measured here: any machine will do
 # %% [markdown] lang="en"
 # ## Six questions

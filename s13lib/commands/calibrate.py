@@ -14,7 +14,7 @@ from s13lib.commands.output import number, print_json, whole
 from s13lib.device import best_device
 from s13lib.errors import require
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
-from s13lib.profiling.calibrate import calibrate
+from s13lib.profiling.calibrate import calibrate, require_softgpu
 from s13lib.profiling.calibration import Calibration, check_storage, store_calibration
 
 
@@ -35,8 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
     require(2 <= arguments.repeats <= 1000, "--repeats", arguments.repeats, "2 to 1000")
     require(0 <= arguments.seconds <= 3600, "--seconds", arguments.seconds, "0 to 3600")
     check_storage()
+    device = require_softgpu(best_device())
     checkpoint = load_checkpoint(arguments.model)
-    calibration = calibrate(checkpoint, best_device(), name, repeats=arguments.repeats, seconds=arguments.seconds)
+    calibration = calibrate(checkpoint, device, name, repeats=arguments.repeats, seconds=arguments.seconds)
     path = store_calibration(calibration)
     if arguments.json:
         print_json({"source": "measured", **asdict(calibration)})

@@ -12,22 +12,25 @@ from __future__ import annotations
 import argparse
 
 from s13lib.buckets.layout import preset
-from s13lib.commands.output import print_json, table, whole
+from s13lib.commands.output import print_json, stage, table, whole
+from s13lib.device import best_device
 from s13lib.errors import InputError, look_up, require, require_whole
 from s13lib.graphs import PADDINGS, BucketedRunner, CacheAudit, GraphRunner
-from s13lib.model import DecoderModel
+from s13lib.model import DecoderModel, stages_of
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
+from s13lib.model.stages import Stage
 from s13lib.profiling.measure import MeasuredStep, measure_steps
 from s13lib.profiling.steps import BLOCK_SIZE, blocks_needed, eager_step, running_batch
 
 MOST_ROWS = 1024
+STAGES_HELP = "kernels a layer: 15, 11, 9, 7, 5 or 4; on CUDA torch, 7 or 5"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add = parser.add_argument
     add("--model", default="bard", metavar="NAME", help=f"one of {', '.join(CHECKPOINTS)} (default bard)")
-    add("--stage", type=whole, default=15, metavar="N", help="kernels a layer: 15, 11, 9, 7, 5 or 4 (default 15)")
+    add("--stage", type=stage, metavar="N", help=f"{STAGES_HELP} (default 15, torch)")
     add("--batch", type=whole, default=1, metavar="N", help="requests that decode together (default 1)")
     add("--context", type=whole, default=64, metavar="N", help="tokens of each request (default 64)")
     add("--graph", action="store_true", help="pad to one of the lesson's captured sizes and replay its graph")
@@ -50,6 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.graph or arguments.audit:
             raise InputError("--compare measures eager and graph by itself: leave --graph and --audit out.")
         return compare(arguments)
+    arguments.stage = chosen_stage(arguments.stage, 15)
     layout = preset("seed")
     bucket = layout.pick(arguments.batch) if arguments.graph else None
     model = load_model(arguments.model, arguments.stage, max(bucket or 0, arguments.batch), arguments.context)
@@ -69,28 +73,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMPARED = ((15, False), (15, True), (4, False), (4, True))  # (stage, graph): the lesson's two switches
-
-
 def compare(arguments: argparse.Namespace) -> int:
-    """Measure the four ways of ``COMPARED`` in one interleaved run."""
+    """The lesson's two switches, the device's least and most fused stage, eager and graph, in one interleaved run."""
+    stages = stages_of(best_device())
+    compared = [(which, graph) for which in (stages[0], stages[-1]) for graph in (False, True)]
     steps, models = {}, {}
-    for stage, graph in COMPARED:
-        if stage not in models:
-            models[stage] = load_model(arguments.model, stage, arguments.batch, arguments.context)
-            batch = running_batch(models[stage], arguments.batch, arguments.context)
-        model = models[stage]
+    for which, graph in compared:
+        if which not in models:
+            models[which] = load_model(arguments.model, which, arguments.batch, arguments.context)
+            batch = running_batch(models[which], arguments.batch, arguments.context)
+        model = models[which]
         if graph:
             runner = GraphRunner(model, arguments.batch)
             runner.run(batch)
-            steps[stage, graph] = runner.graph.replay
+            steps[which, graph] = runner.graph.replay
         else:
-            steps[stage, graph] = eager_step(model, batch)
+            steps[which, graph] = eager_step(model, batch)
     measured = measure_steps(model.device, steps, arguments.repeats)
-    slowest = measured[COMPARED[0]].step_us
+    slowest = measured[compared[0]].step_us
     rows = [
         {
-            "stage": stage,
+            "stage": which,
             "path": "graph" if graph else "eager",
             "launches": step.launches,
             "kernels": step.kernels,
@@ -101,7 +104,7 @@ def compare(arguments: argparse.Namespace) -> int:
             "device_busy_share": step.device_busy_share,
             "speedup": slowest / step.step_us,
         }
-        for (stage, graph), step in measured.items()
+        for (which, graph), step in measured.items()
     ]
     shape = {"model": arguments.model, "batch": arguments.batch, "context": arguments.context}
     result = {"source": "measured", "device": model.device.banner(), **shape, "rows": rows}
@@ -127,7 +130,15 @@ def compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def load_model(name: str, stage: int, rows: int, context: int) -> DecoderModel:
+def chosen_stage(asked: Stage | None, default: int) -> Stage:
+    """What was asked for, else SoftGPU's ``default``, or the stage that comes nearest to it on another device."""
+    if asked is not None:
+        return asked
+    there = stages_of(best_device())
+    return default if default in there else there[0 if default > there[1] else -1]
+
+
+def load_model(name: str, stage: Stage, rows: int, context: int) -> DecoderModel:
     """The checkpoint with room for ``rows`` requests of ``context`` tokens."""
     checkpoint = load_checkpoint(name)
     longest = checkpoint.config.max_context
@@ -167,10 +178,11 @@ def as_text(result: dict) -> str:
         how = f"one replay, padded to {result['bucket']} rows ({result['padding']})"
     else:
         how = "launched one by one"
+    a_layer = f"{result['stage']} a layer" if isinstance(result["stage"], int) else f"stage {result['stage']}"
     bound = "host" if result["host_us"] > result["device_busy_us"] else "device"
     rows = [
         ("Step", f"{result['model']}, batch {result['batch']}, context {result['context']}, {how}"),
-        ("Kernels", f"{result['kernels']} ({result['stage']} a layer), {result['launches']} submissions by the host"),
+        ("Kernels", f"{result['kernels']} ({a_layer}), {result['launches']} submissions by the host"),
         ("Step time", f"{result['step_us']:,.0f} µs (median of the repeats {result['median_step_us']:,.0f})"),
         ("Host, launches", f"{result['host_us']:,.0f} µs"),
         ("Device, kernels", f"{result['device_busy_us']:,.0f} µs, busy {result['device_busy_share']:.0%} of the step"),

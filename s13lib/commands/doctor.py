@@ -34,7 +34,12 @@ MINIMUM_PYTHON = (3, 11)
 SET_UP = "`python3 run.py demo` in the project's folder, or `pip install '.[course]'`"
 # Extras whose absence is a fault, and what the others are for.
 REQUIRED_EXTRAS = ("", "course")
-OPTIONAL_EXTRAS = {"real-model": "SmolLM2", "classroom": "grading on a cluster", "dev": "tests and building"}
+OPTIONAL_EXTRAS = {
+    "cuda": "kernels on an NVIDIA GPU",
+    "real-model": "SmolLM2",
+    "classroom": "grading on a cluster",
+    "dev": "tests and building",
+}
 ENOUGH_DISK_GB = 0.5
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -195,20 +200,22 @@ def same_environment(one: str, other: str) -> bool:
 def check_device() -> list[Finding]:
     """Which device the lessons get, and whether a kernel on it gives the right answer."""
     chosen = os.environ.get("S13_DEVICE")
-    if importlib.util.find_spec("torch") is None or importlib.util.find_spec("numba") is None:
-        return [Finding("device", "fault", "unknown: torch or numba is missing", SET_UP)]
-    import torch
-
-    import s13lib.kernels.softgpu  # noqa: F401 — registers the kernels
+    if importlib.util.find_spec("torch") is None:
+        return [Finding("device", "fault", "unknown: torch is missing", SET_UP)]
+    from s13lib import kernels
     from s13lib.device import best_device
     from s13lib.errors import InputError
 
     try:
         device = best_device()
+        kernels.load(device.kind)
     except InputError as error:
         return [Finding("device", "fault", str(error), "unset S13_DEVICE, or set it to softgpu")]
+    except ModuleNotFoundError as error:
+        return [Finding("device", "fault", f"SoftGPU cannot be made: {error.name} is missing", SET_UP)]
     source, once, twice = device.tensor([1.0, 2.0, 3.0]), device.empty(3), device.empty(3)
-    device.kernels.scale(source, once, 2.0)
+    with device.warm_up():
+        device.kernels.scale(source, once, 2.0)
     with device.graph() as graph:
         device.kernels.scale(once, twice, 2.0)
     graph.replay()
@@ -218,13 +225,27 @@ def check_device() -> list[Finding]:
         value = f"{device.description}: [1, 2, 3] doubled once and twice gave {got}"
         return [Finding("device", "fault", value, advice)]
     by = f" (S13_DEVICE={chosen})" if chosen else ""
-    findings = [Finding("device", "ok", f"{device.description}{by}: a launch and a replay gave the right answer")]
-    if torch.cuda.is_available():
-        names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
-        findings.append(Finding("CUDA", "note", f"{names}, seen by torch", "the lessons use SoftGPU in this version"))
-    else:
-        findings.append(Finding("CUDA", "ok", f"none seen by torch {torch.__version__}; the lessons do not need one"))
-    return findings
+    value = f"{device.description}{by}: a launch and a replay gave the right answer"
+    return [Finding("device", "ok", value), cuda_finding(device.kind)]
+
+
+def cuda_finding(used: str) -> Finding:
+    """Whether there is a GPU, and if the lessons do not use it, why."""
+    import torch
+
+    from s13lib.device.cuda import kernels_problem
+
+    if not torch.cuda.is_available():
+        return Finding("CUDA", "ok", f"none seen by torch {torch.__version__}; the lessons do not need one")
+    names = ", ".join(torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count()))
+    if used == "cuda":
+        return Finding("CUDA", "ok", f"{names}; `python tools/gpu_check.py` checks and measures the library there")
+    advice = (
+        "`pip install '.[cuda]'` in the project's folder brings Triton"
+        if kernels_problem()
+        else "unset S13_DEVICE to use it"
+    )
+    return Finding("CUDA", "note", f"{names}, seen by torch and not used: {kernels_problem() or 'S13_DEVICE'}", advice)
 
 
 def check_processors() -> list[Finding]:

@@ -13,7 +13,8 @@ import argparse
 import sys
 import time
 
-from s13lib.commands.output import number, print_json, whole
+from s13lib.commands.decode import STAGES_HELP, chosen_stage
+from s13lib.commands.output import number, print_json, stage, whole
 from s13lib.kernels.quantised import F32_FORMAT, FORMATS
 from s13lib.model import Generation, Sampling, generate
 from s13lib.model.checkpoints import CHECKPOINTS, load_checkpoint
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", default="bard", metavar="NAME", help=f"one of {', '.join(CHECKPOINTS)} (default bard)")
     add("--prompt", metavar="TEXT", help="what to continue (default: one that suits the model)")
     add("--tokens", type=whole, default=200, metavar="N", help="most tokens to make (default 200)")
-    add("--stage", type=whole, default=DEFAULT_STAGE, metavar="N", help="kernels a layer: 15, 11, 9, 7, 5 or 4")
+    add("--stage", type=stage, metavar="N", help=f"{STAGES_HELP} (default the most fused)")
     formats = ", ".join((F32_FORMAT, *FORMATS))
     add("--weight-format", default=F32_FORMAT, metavar="NAME", help=f"one of {formats} (default {F32_FORMAT})")
     add("--temperature", type=number, metavar="T", help="0 is greedy (default: bard 0.8, smollm2 0)")
@@ -43,13 +44,14 @@ def run(arguments: argparse.Namespace) -> int:
     if temperature is None:
         temperature = 0.8 if arguments.model == "bard" else 0.0  # a character model loops when it is greedy
     sampling = Sampling(temperature, arguments.top_k, arguments.seed)
+    arguments.stage = chosen_stage(arguments.stage, DEFAULT_STAGE)
     checkpoint = load_checkpoint(arguments.model)
     prompt = PROMPTS[arguments.model] if arguments.prompt is None else arguments.prompt
     tokens = checkpoint.tokenizer.encode(prompt)
     block_size = 16
     blocks = max(1, -(-(len(tokens) + max(arguments.tokens, 0)) // block_size))
     model = checkpoint.model(
-        arguments.stage,
+        chosen_stage(arguments.stage, DEFAULT_STAGE),
         weight_format=arguments.weight_format,
         blocks=min(blocks, 4096),
         block_size=block_size,

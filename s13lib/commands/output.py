@@ -105,6 +105,11 @@ def whole(text: str) -> int:
     return int(text)
 
 
+def stage(text: str) -> int | str:
+    """An argparse type: a fusion stage, kernels a layer or "torch"."""
+    return text if text == "torch" else whole(text)
+
+
 def number(text: str) -> float:
     """An argparse type: a finite number."""
     if not re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", text) or not isfinite(float(text)):

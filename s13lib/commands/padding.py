@@ -13,7 +13,8 @@ import json
 from importlib import resources
 
 from s13lib.buckets import BucketLayout
-from s13lib.commands.output import print_json, table, whole, whole_list
+from s13lib.commands.decode import STAGES_HELP, chosen_stage
+from s13lib.commands.output import print_json, stage, table, whole, whole_list
 from s13lib.errors import look_up, require
 from s13lib.graphs import PADDINGS
 from s13lib.graphs.scenario import ScenarioResult, by_batch_size, fresh_twin, run_scenario
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--policy", metavar="P", help=f"one of {', '.join(PADDINGS)} (default: all four)")
     add("--model", default="bard", metavar="NAME", help=f"one of {', '.join(CHECKPOINTS)} (default bard)")
-    add("--stage", type=whole, default=4, metavar="N", help="kernels a layer (default 4)")
+    add("--stage", type=stage, metavar="N", help=f"{STAGES_HELP} (default the most fused)")
     add("--requests", type=whole, default=24, metavar="N", help="requests in all (default 24)")
     add("--buckets", type=whole_list, default=DEFAULT_BUCKETS, metavar="LIST", help="captured sizes (1,2,4,8,16)")
     add("--seed", type=whole, default=5, metavar="N", help="of arrivals, lengths and sampling (default 5)")
@@ -46,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     checkpoint = load_checkpoint(arguments.model)
     texts = json.loads((resources.files("s13lib.data") / "prompts.json").read_text(encoding="utf-8"))
     prompts = [checkpoint.tokenizer.encode(texts[i % len(texts)]) for i in range(arguments.requests)]
-    model = checkpoint.model(arguments.stage, max_rows=max(64, layout.top), blocks=160)
+    model = checkpoint.model(chosen_stage(arguments.stage, 4), max_rows=max(64, layout.top), blocks=160)
     results = []
     with Progress("serving under each policy", len(policies)) as bar:
         for policy in policies:

@@ -17,7 +17,7 @@ from s13lib.commands.output import number, print_json, table, whole, whole_list
 from s13lib.device import best_device
 from s13lib.errors import require, require_whole
 from s13lib.model.checkpoints import load_checkpoint
-from s13lib.profiling.calibrate import Cell, OrderCheck, check_order, prediction_grid
+from s13lib.profiling.calibrate import Cell, OrderCheck, check_order, prediction_grid, require_softgpu
 from s13lib.profiling.calibration import Calibration, find_calibration
 
 NOTABLE_DRIFT = 0.1
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     for batch in arguments.batches:
         require_whole("--batches", batch, 1, 64)
     calibration = find_calibration(arguments.calibration)
-    device = best_device()
+    device = require_softgpu(best_device())
     banner = device.banner()
     checkpoint = load_checkpoint(calibration.model)
     cells, reference = prediction_grid(

@@ -12,8 +12,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from s13lib.commands.decode import load_model
-from s13lib.commands.output import print_json, whole, write_files
+from s13lib.commands.decode import STAGES_HELP, chosen_stage, load_model
+from s13lib.commands.output import print_json, stage, whole, write_files
 from s13lib.errors import look_up, require
 from s13lib.figures import Panel, timeline_svg
 from s13lib.figures.timeline import LABELS
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's options."""
     add = parser.add_argument
     add("--model", default="bard", metavar="NAME", help=f"one of {', '.join(CHECKPOINTS)} (default bard)")
-    add("--stage", type=whole, default=11, metavar="N", help="kernels a layer: 15, 11, 9, 7, 5 or 4 (default 11)")
+    add("--stage", type=stage, metavar="N", help=f"{STAGES_HELP} (default 11, torch)")
     add("--batch", type=whole, default=1, metavar="N", help="requests that decode together (default 1)")
     add("--context", type=whole, default=64, metavar="N", help="tokens of each request (default 64)")
     add("--graph", action="store_true", help="replay a graph captured at this batch size")
@@ -50,6 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     require(1 <= arguments.batch <= 256, "--batch", arguments.batch, "1 to 256")
     require(arguments.context >= 1, "--context", arguments.context, "at least 1")
     look_up(LABELS, arguments.language, "--language")
+    arguments.stage = chosen_stage(arguments.stage, 11)
     model = load_model(arguments.model, arguments.stage, arguments.batch, arguments.context)
     batch = running_batch(model, arguments.batch, arguments.context)
     if arguments.graph:
@@ -61,8 +62,9 @@ def run(arguments: argparse.Namespace) -> int:
     step = measure_steps(model.device, {"step": launch}, arguments.repeats, recorded=arguments.repeats)["step"]
     banner = model.device.banner()
     timeline = labelled(step.timeline, banner)
+    a_layer = "stage torch" if arguments.stage == "torch" else f"{arguments.stage} kernels a layer"
     how = "one graph replay" if arguments.graph else "launched one by one"
-    title = f"{arguments.model}, batch {arguments.batch}, {arguments.stage} kernels a layer, {how}"
+    title = f"{arguments.model}, batch {arguments.batch}, {a_layer}, {how}"
     written = write_files(
         [
             (arguments.chrome_trace, "--chrome-trace", lambda: chrome_trace(timeline)),

@@ -36,11 +36,13 @@ KERNEL_FOR = {
 class CaptureGuard:
     """A context in which torch operations on device tensors raise ``CaptureError``.
 
-    ``is_on_device(tensor)`` says which tensors are meant; others are the host's own affair.
+    ``is_on_device(tensor)`` says which tensors are meant; others are the host's own affair. With ``computations`` false
+    only reads are refused: CUDA records torch's own operators (read in PyTorch's notes on CUDA graphs).
     """
 
-    def __init__(self, is_on_device: Callable[[torch.Tensor], bool]) -> None:
-        self._modes = (_RefuseReads(is_on_device), _RefuseComputations(is_on_device))
+    def __init__(self, is_on_device: Callable[[torch.Tensor], bool], computations: bool = True) -> None:
+        refuse_computations = (_RefuseComputations(is_on_device),) if computations else ()
+        self._modes = (_RefuseReads(is_on_device), *refuse_computations)
         self._stack = ExitStack()
 
     def __enter__(self) -> None:

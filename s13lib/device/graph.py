@@ -83,6 +83,11 @@ class Graph:
         return "\n".join([f"{self!r}", *lines])
 
     @property
+    def node_count(self) -> int:
+        """How many launches it holds."""
+        return len(self.nodes)
+
+    @property
     def pool_bytes(self) -> int:
         """Bytes in this graph's pool, which other graphs may share."""
         return self.pool.pool_bytes

@@ -71,6 +71,14 @@ def processor_share(threads: int, seconds: float = PROBE_SECONDS) -> float:
     return min(shares)
 
 
+def contention(processors: int) -> str:
+    """Whether other work takes part of the processors now, in words (takes 20 ms)."""
+    share = processor_share(min(2, processors))
+    if share < CONTENDED_BELOW:
+        return f"contended (a busy thread got {share:.0%} of one): times may be off by 2x and more"
+    return "not contended"
+
+
 @functools.cache
 def processor_name() -> str:
     """The processor as its system names it."""

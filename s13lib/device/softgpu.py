@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import numpy as np
 import torch
@@ -12,10 +12,10 @@ import torch
 from s13lib.device.entry import describe_exception
 from s13lib.device.errors import CaptureError, DeviceError
 from s13lib.device.graph import Capture, Graph
-from s13lib.device.kernel import Kernel, name_at
+from s13lib.device.kernel import REGISTRY, Kernel, name_at, prepare
 from s13lib.device.launch import BoundLaunch, Namespace, make_launch
 from s13lib.device.memory import Block, Memory, Pool, checked_shape, element_count
-from s13lib.device.processors import CONTENDED_BELOW, processor_name, processor_share, usable_processors
+from s13lib.device.processors import contention, processor_name, usable_processors
 from s13lib.device.queue import PACKET_OFFSET, Queue
 from s13lib.device.record import Recording
 from s13lib.device.ring import FULL, NO_ROW
@@ -31,6 +31,8 @@ class SoftGPU:
     """
 
     kind = "softgpu"
+    weight_dtype = torch.float32
+    binds_steps = False
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
@@ -56,10 +58,7 @@ class SoftGPU:
         line = self.description
         if self.processors == 1:
             return f"{line}: results are right, but times mean nothing; look at the recorded timelines instead"
-        share = processor_share(2)
-        if share < CONTENDED_BELOW:
-            return f"{line}, contended (a busy thread got {share:.0%} of one): times may be off by 2x and more"
-        return f"{line}, not contended"
+        return f"{line}, {contention(self.processors)}"
 
     # Memory
 
@@ -127,6 +126,10 @@ class SoftGPU:
         self.kernels._own[function.__name__] = launch
         return launch
 
+    def prepare(self, names: Iterable[str]) -> None:
+        """Compile these kernels, or load them from the cache, with a progress bar."""
+        prepare(REGISTRY[name] for name in names)
+
     def bind(self, kernel: Kernel | Callable | str, *arguments: object) -> BoundLaunch:
         """Check a launch's arguments now; ``.launch()`` on the result submits it with little more than the call's cost.
 
@@ -137,6 +140,11 @@ class SoftGPU:
         elif isinstance(kernel, Kernel):
             kernel = self.launcher(kernel)
         return BoundLaunch(self, kernel.kernel, arguments, kernel.pack(*arguments))
+
+    def submit(self, launches: Iterable[BoundLaunch]) -> None:
+        """Queue bound launches, in order."""
+        for launch in launches:
+            launch.launch()
 
     def synchronize(self) -> None:
         """Wait until all launches have run; ``DeviceError`` if a kernel reported an error since the last call."""
@@ -193,6 +201,12 @@ class SoftGPU:
         require(pool is None or isinstance(pool, Pool), "pool", pool, "None or a Pool, such as another graph's pool")
         require(pool is None or pool._memory is self._memory, "pool", pool, "a pool of this device")
         return Capture(self, pool)
+
+    @contextmanager
+    def warm_up(self) -> Iterator[None]:
+        """Run a step before its capture and wait for it: kernels compile, and a bad shape fails, while all is eager."""
+        yield
+        self.synchronize()
 
     def record(self) -> Recording:
         """A context that stamps launches: ``with device.record() as recording: ...``, then ``recording.timeline``."""

@@ -35,7 +35,7 @@ def weights() -> DecoderWeights:
         name: torch.randn(tensor.shape, generator=generator) * 0.5
         for name, tensor in TextbookDecoder(CONFIG).state_dict().items()
     }
-    return DecoderWeights.from_state_dict(CONFIG, state, best_device(), progress=False)
+    return DecoderWeights.from_state_dict(CONFIG, state, best_device(default="softgpu"), progress=False)
 
 
 @dataclass
@@ -59,8 +59,8 @@ class Service:
 
     def __post_init__(self) -> None:
         with suppress(DeviceError):  # of an answer that was cut off
-            best_device().synchronize()
-        self.model = DecoderModel(CONFIG, weights(), 4, best_device(), MOST_ROWS, BLOCKS, BLOCK_SIZE)
+            best_device(default="softgpu").synchronize()
+        self.model = DecoderModel(CONFIG, weights(), 4, best_device(default="softgpu"), MOST_ROWS, BLOCKS, BLOCK_SIZE)
         self.requests = [Sequence(f"request {number}") for number in range(len(self.lengths))]
         for request in [self.requests[self.first], *self.requests]:
             if not request.length:

@@ -83,9 +83,9 @@ def watched() -> Iterator[WatchedDevice]:
 
     So an answer may use the device that it was given or the notebook's, and is observed either way.
     """
-    if best_device()._capture is not None:
-        best_device().close()  # an answer left it in a capture: the next call makes another
-    device = best_device()
+    if best_device(default="softgpu")._capture is not None:
+        best_device(default="softgpu").close()  # an answer left it in a capture: the next call makes another
+    device = best_device(default="softgpu")
     kernels = device.kernels
     device.__class__, device.kernels = WatchedDevice, Namespace(device)  # launch functions made earlier do not count
     device.kernels._own = kernels._own

@@ -107,7 +107,7 @@ class BucketedRunner:
         else:
             runner.replay()
         self._dispatches[Dispatch(batch.rows, size, EAGER if self.enforce_eager else REPLAYED)] += 1
-        return runner.logits[: batch.rows].clone()
+        return runner.logits[: batch.rows].to("cpu", copy=True)
 
     def prefill(self, sequence: Sequence, tokens: list[int]) -> Tensor:
         """Feed a prompt. Always eager: prompts have no small set of lengths to capture."""

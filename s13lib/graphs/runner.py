@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from s13lib.device import Graph, Pool
+from s13lib.device.protocol import Graph, Pool
 from s13lib.errors import InputError, require
 from s13lib.graphs.padding import Padding, padding_named, scratch
 from s13lib.model.batch import DecodeBatch
-from s13lib.model.decoder import DecoderModel, StepBuffers
+from s13lib.model.decoder import DecoderModel
 
 
 class GraphRunner:
@@ -44,14 +44,17 @@ class GraphRunner:
         self.padding = padding_named(padding) if isinstance(padding, str) else padding
         self.inputs = inputs if inputs is not None else static_inputs(model, batch_size, max_blocks)
         self.logits = logits if logits is not None else model.device.empty((batch_size, model.config.vocab))
-        # Warm up before the capture: kernels compile, and a bad shape fails here, with everything still eager. The
-        # buffers hold padding rows, so this writes to the scratch block alone.
-        model.launch_step(self.inputs, self.logits)
-        model.device.synchronize()
+        # Kernels compile here, and a bad shape fails here, with everything still eager. The buffers hold padding rows,
+        # so this writes to the scratch block alone.
+        with model.device.warm_up():
+            model.launch_step(self.inputs, self.logits)
         with model.device.graph(pool) as graph:
-            model.launch_step(self.inputs, self.logits, StepBuffers(model.device, model.config, batch_size))
+            model.launch_step(self.inputs, self.logits, model.new_buffers(batch_size))
         self.graph: Graph = graph
         self._input_addresses = _addresses(self.inputs)
+        # Kept: a CUDA graph holds addresses, not tensors (PyTorch's notes on CUDA graphs), and we see those of our own
+        # kernels alone, not what PyTorch's operators read.
+        self._weights = model.weights
         self._weights_generation = model.weights_generation
         self._model_addresses = _model_addresses(model)
         self._cache = model.cache
@@ -77,6 +80,7 @@ class GraphRunner:
                 f"context length {int(batch.context_lens.max())} is too long for the captured block table: it holds "
                 f"{self.max_blocks * self.model.cache.block_size} tokens; run this batch eager or capture a wider one."
             )
+        self.model.check_indices(batch)
         narrow = DecodeBatch(*batch.tensors()[:3], batch.block_tables[:, : self.max_blocks], batch.context_lens)
         self.inputs.copy_from(padded(narrow, self.inputs, self.padding, self.model))
 
@@ -100,7 +104,7 @@ class GraphRunner:
         self.model.device.synchronize()
 
     def run(self, batch: DecodeBatch) -> Tensor:
-        """Copy ``batch`` in, replay, return a copy of its rows' logits, (batch.rows, vocab).
+        """Copy ``batch`` in, replay, return a copy of its rows' logits on the host, (batch.rows, vocab).
 
         Raises:
             InputError: no or too many rows, a context that the captured block table cannot hold, a static input that
@@ -109,7 +113,7 @@ class GraphRunner:
         """
         self.fill(batch)
         self.replay()
-        return self.logits[: batch.rows].clone()
+        return self.logits[: batch.rows].to("cpu", copy=True)
 
     def check(self) -> None:
         """The full check, for debugging: inputs, weights and cache are all where they were at capture."""
@@ -144,7 +148,7 @@ def padded(batch: DecodeBatch, inputs: DecodeBatch, padding: Padding, model: Dec
     n = batch.rows
     if n == inputs.rows:
         return batch
-    held = DecodeBatch(*(tensor[n:] for tensor in inputs.tensors()))
+    held = DecodeBatch(*(tensor[n:].cpu() for tensor in inputs.tensors()))
     rest = padding(model.cache, held)
     return DecodeBatch(*(torch.cat(pair) for pair in zip(batch.tensors(), rest.tensors(), strict=True)))
 

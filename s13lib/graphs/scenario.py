@@ -259,7 +259,7 @@ def corrupted_slots(
     ours, theirs = slots(model.cache, sequences), slots(shadow.cache, twins)
     different = torch.zeros(len(ours), dtype=torch.bool)
     for mine, alone in zip(model.cache.k + model.cache.v, shadow.cache.k + shadow.cache.v, strict=True):
-        different |= (mine.flatten(0, 1)[ours] != alone.flatten(0, 1)[theirs]).flatten(1).any(dim=1)
+        different |= (mine.flatten(0, 1)[ours] != alone.flatten(0, 1)[theirs]).flatten(1).any(dim=1).cpu()
     return [int(part.sum()) for part in different.split([s.length for s in sequences])]
 
 

@@ -1,8 +1,9 @@
-"""Every kernel of the decoder, in plain torch (``reference``, the truth) and compiled for SoftGPU (``softgpu``).
+"""Every kernel of the decoder: in plain torch (``reference``, the truth), for SoftGPU, and for CUDA (``cuda``).
 
-Both have the same names and the same arguments in the same order, and write into out-parameters, which follow the
-tensors that they are made from. Importing this package is cheap: it imports neither. ``bounds`` says how far a float32
-kernel may be from the float64 reference; ``quantised`` holds the formats of weights in less than 32 bits.
+All have the same names and the same arguments in the same order, and write into out-parameters, which follow the
+tensors that they are made from. ``cuda`` holds those of stages 7 and 5. Importing this package is cheap: it imports
+none of them; ``load`` does. ``bounds`` says how far a float32 kernel may be from the float64 reference. ``quantised``
+holds the formats of weights in less than 32 bits.
 """
 
 UNFUSED = (
@@ -78,3 +79,14 @@ KERNEL_FOR = {
     ("attention", "o", "add"): "attention_linear_add",
 }
 """Which kernel runs a run of the simulator's operations (``s13lib.simulator.stages``)."""
+
+
+def load(kind: str) -> None:
+    """Import the kernels of a kind of device, "softgpu" or "cuda", so that ``device.kernels`` knows them."""
+    if kind == "cuda":
+        from s13lib.device import cuda
+        from s13lib.kernels.cuda import KERNELS
+
+        cuda.REGISTRY.update(KERNELS)
+    else:
+        import s13lib.kernels.softgpu  # noqa: F401 — registers them

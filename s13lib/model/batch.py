@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from s13lib.device import SoftGPU
+from s13lib.device import Device
 from s13lib.errors import require
 from s13lib.model.cache import PagedKVCache, Sequence
 
@@ -39,7 +39,7 @@ class DecodeBatch:
         return len(self.input_ids)
 
     @classmethod
-    def static(cls, device: SoftGPU, rows: int, max_blocks: int) -> DecodeBatch:
+    def static(cls, device: Device, rows: int, max_blocks: int) -> DecodeBatch:
         """Buffers on ``device``, filled with zeros."""
         return cls(
             device.zeros(rows, torch.int64, "input_ids"),

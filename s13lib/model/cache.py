@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from s13lib.device import SoftGPU
+import torch
+
+from s13lib.device import Device
 from s13lib.errors import InputError, require
 from s13lib.kernels.textbook import DecoderConfig
 
@@ -69,9 +71,17 @@ class PagedKVCache:
         device: where the tensors live.
         blocks: blocks that sequences may own.
         block_size: tokens a block.
+        dtype: of keys and values; float32 on SoftGPU.
     """
 
-    def __init__(self, config: DecoderConfig, device: SoftGPU, blocks: int, block_size: int = 16) -> None:
+    def __init__(
+        self,
+        config: DecoderConfig,
+        device: Device,
+        blocks: int,
+        block_size: int = 16,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         require(isinstance(block_size, int) and block_size >= 1, "block_size", block_size, "at least 1")
         self.allocator = BlockAllocator(blocks)
         self.block_size = block_size
@@ -80,8 +90,8 @@ class PagedKVCache:
         self.owners: dict[int, Sequence] = {}  # block → the sequence that has it
         shape = (blocks + 1, block_size, config.kv_heads, config.head_dim)
         with device.side_by_side():
-            self.k = [device.zeros(shape, name=f"k_cache.{layer}") for layer in range(config.layers)]
-            self.v = [device.zeros(shape, name=f"v_cache.{layer}") for layer in range(config.layers)]
+            self.k = [device.zeros(shape, dtype, f"k_cache.{layer}") for layer in range(config.layers)]
+            self.v = [device.zeros(shape, dtype, f"v_cache.{layer}") for layer in range(config.layers)]
 
     @property
     def max_blocks(self) -> int:

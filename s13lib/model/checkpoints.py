@@ -13,10 +13,11 @@ from safetensors.torch import load
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from s13lib.device import SoftGPU, best_device
+from s13lib.device import Device, best_device
 from s13lib.errors import look_up
 from s13lib.kernels.textbook import DecoderConfig, TextbookDecoder
 from s13lib.model.decoder import DecoderModel
+from s13lib.model.stages import Stage
 from s13lib.model.tokenizer import CharTokenizer
 from s13lib.model.weights import DecoderWeights
 
@@ -52,9 +53,11 @@ class Checkpoint:
     end: int | None
 
     def model(
-        self, stage: int = 15, device: SoftGPU | None = None, weight_format: str = "f32", **options: object
+        self, stage: Stage | None = None, device: Device | None = None, weight_format: str = "f32", **options: object
     ) -> DecoderModel:
-        """The decoder at a fusion stage, its weights float32 or quantised (q8_0, q4_0) from what was stored.
+        """The decoder at a fusion stage, by default the device's first.
+
+        Its weights are as the device keeps them ("f32"), or quantised from what was stored (q8_0, q4_0; on SoftGPU).
 
         ``options`` are those of ``DecoderModel``.
         """

@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from s13lib.device import Device
+from s13lib.device.protocol import BoundLaunch
+from s13lib.errors import require
 from s13lib.kernels import in_format
+
+Stage = int | str
+TORCH = "torch"
+"""The stage that is made of PyTorch's own operators, see ``s13lib.model.torch_stage``."""
 
 
 def layer_15(k, m, w, k_cache, v_cache, b, first: bool) -> None:
@@ -117,6 +124,27 @@ LAYERS: dict[int, Callable[..., None]] = {
 }
 
 
+STAGES: dict[str, tuple[Stage, ...]] = {"softgpu": tuple(LAYERS), "cuda": (TORCH, 7, 5)}
+"""The stages of each kind of device, the least fused first."""
+
+
+def stages_of(device: Device) -> tuple[Stage, ...]:
+    """The fusion stages that ``device`` has, the least fused first."""
+    return STAGES[device.kind]
+
+
+def check_stage(stage: Stage, device: Device) -> None:
+    """An ``InputError`` unless ``device`` has that stage."""
+
+    def words(kind: str) -> str:
+        return f"{', '.join(map(str, STAGES[kind]))} on {'CUDA' if kind == 'cuda' else 'SoftGPU'}"
+
+    elsewhere = [
+        f"{words(kind)} (S13_DEVICE={kind})" for kind in STAGES if kind != device.kind and stage in STAGES[kind]
+    ]
+    require(stage in stages_of(device), "stage", stage, "; ".join([f"one of {words(device.kind)}", *elsewhere]))
+
+
 def final_norm(k, m, norm, b, stage: int) -> None:
     """The norm before the language-model head; at stage 7 it carries the last layer's add."""
     if stage == 7:
@@ -134,6 +162,17 @@ def kernels_of(stage: int, layer_format: str = "f32", head_format: str = "f32") 
     final_norm(recorder, anything, anything, anything, stage)
     names = [in_format(name, layer_format) for name in names]
     return list(dict.fromkeys([in_format(name, head_format) for name in ("embedding", "linear")] + names))
+
+
+class Binder:
+    """In the place of ``k``: binds each launch, to be submitted again and again, and submits none."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self.launches: list[BoundLaunch] = []
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: self.launches.append(self._device.bind(name, *arguments))
 
 
 class _Recorder:

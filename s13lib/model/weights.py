@@ -5,22 +5,23 @@ Matrices are float32, or quantised: then they are packed rows (``s13lib.kernels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from s13lib.device import SoftGPU
+from s13lib.device import Device
 from s13lib.errors import InputError, require
 from s13lib.kernels.quantised import F32_FORMAT, FORMATS, HEAD_FORMAT, quantise
-from s13lib.kernels.textbook import DecoderConfig
+from s13lib.kernels.textbook import DecoderConfig, TextbookDecoder
 from s13lib.progress import Progress
 
 
 @dataclass(frozen=True)
 class LayerWeights:
-    """One layer. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
+    """One layer, norms in float32. q, k, v are views of the rows of ``qkv``; gate and up are views of ``gate_up``.
 
     Shapes, in weights: norm, norm_2 (hidden,); qkv (q_width + 2·kv_width, hidden); o (hidden, q_width);
     gate_up (2·ffn, hidden); down (hidden, ffn).
@@ -43,7 +44,8 @@ class LayerWeights:
 class DecoderWeights:
     """All weights: embedding and lm_head (vocab, hidden), one tensor if tied, and final_norm (hidden,).
 
-    ``layer_format`` is that of the layers' matrices, ``head_format`` that of embedding and head; norms are float32.
+    ``layer_format`` is that of the layers' matrices, ``head_format`` that of embedding and head: "f32" stands for
+    unpacked matrices, which are float32 on SoftGPU, bfloat16 or float16 on CUDA. Norms are float32.
     """
 
     embedding: Tensor
@@ -58,21 +60,25 @@ class DecoderWeights:
         cls,
         config: DecoderConfig,
         state: Mapping[str, Tensor],
-        device: SoftGPU,
+        device: Device,
         progress: bool = True,
         weight_format: str = F32_FORMAT,
+        dtype: torch.dtype | None = None,
     ) -> DecoderWeights:
         """Copy weights to ``device``, with every matrix in ``weight_format``: f32, q8_0 or q4_0.
 
         With q4_0 the embedding, which is also the head if they are tied, is q8_0: one rounding to 4 bits there costs
-        every token.
+        every token. Matrices that are not quantised become ``dtype`` (default: the device's ``weight_dtype``).
 
         Raises:
-            InputError: a missing tensor or one of another shape; a width that is no multiple of the format's 32.
+            InputError: a missing tensor or one of another shape; a width that is no multiple of the format's 32; a
+                quantised format on a device without such kernels.
         """
-        formats = (F32_FORMAT, *FORMATS)
-        require(weight_format in formats, "weight_format", weight_format, f"one of {', '.join(formats)}")
+        formats = (F32_FORMAT, *FORMATS) if device.kind == "softgpu" else (F32_FORMAT,)
+        allowed = f"one of {', '.join(formats)}" if len(formats) > 1 else f"{F32_FORMAT}: {device.kind} has no others"
+        require(weight_format in formats, "weight_format", weight_format, allowed)
         head_format = F32_FORMAT if weight_format == F32_FORMAT else HEAD_FORMAT
+        dtype = device.weight_dtype if dtype is None else dtype
         q_width, kv_width = config.heads * config.head_dim, config.kv_heads * config.head_dim
 
         def put(name: str, parts: list[str], width: int, heights: list[int], form: str = weight_format) -> Tensor:
@@ -81,9 +87,11 @@ class DecoderWeights:
                 expected = (height, width) if width else (height,)
                 if part not in state:
                     raise InputError(f"weights: {part} is missing.")
-                if tuple(state[part].shape) != expected:
-                    raise InputError(f"weights: {part} has shape {tuple(state[part].shape)}: must be {expected}.")
-                tensors.append(state[part].to(torch.float32))
+                tensor = state[part]
+                if tuple(tensor.shape) != expected:
+                    raise InputError(f"weights: {part} has shape {tuple(tensor.shape)}: must be {expected}.")
+                packed = width and form != F32_FORMAT
+                tensors.append(tensor.to(dtype if width and not packed else torch.float32))
             whole = torch.cat(tensors)
             if width and form != F32_FORMAT:
                 whole = torch.from_numpy(quantise(whole.numpy(), form))
@@ -128,3 +136,36 @@ class DecoderWeights:
         read = [self.final_norm, self.lm_head]
         read += [t for w in self.layers for t in (w.norm, w.qkv, w.o, w.norm_2, w.gate_up, w.down)]
         return sum(t.numel() * t.element_size() for t in read)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the intermediates and the KV cache have: the matrices' type, float32 where they are quantised."""
+        return torch.float32 if self.head_format != F32_FORMAT else self.embedding.dtype
+
+
+class RandomState(Mapping[str, Tensor]):
+    """A state dict of random weights, each drawn when it is read, on ``device``: for measuring shapes without a model.
+
+    Matrices are normal with variance 1 ÷ inputs, so that activations keep their size; norms lie around 1.
+    """
+
+    def __init__(self, config: DecoderConfig, device: Device, seed: int = 0) -> None:
+        with torch.device("meta"):
+            self._like = TextbookDecoder(config).state_dict()
+        self._device, self._seed = device, seed
+
+    def __getitem__(self, name: str) -> Tensor:
+        shape = self._like[name].shape
+        matrix = len(shape) == 2
+        tensor = self._device.empty(tuple(shape), self._device.weight_dtype if matrix else torch.float32)
+        # A stream for each tensor: what is read before does not matter.
+        stream = torch.Generator(tensor.device).manual_seed(zlib.crc32(f"{self._seed} {name}".encode()))
+        if matrix:
+            return tensor.normal_(0.0, shape[1] ** -0.5, generator=stream)
+        return tensor.normal_(1.0, 0.1, generator=stream)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._like)
+
+    def __len__(self) -> int:
+        return len(self._like)

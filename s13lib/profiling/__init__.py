@@ -3,11 +3,9 @@
 from s13lib.profiling.analysis import GraphLaunch, TraceReport
 from s13lib.profiling.compare import TraceChange
 from s13lib.profiling.gaps import REASONS, IdleGap, idle_gaps
-from s13lib.profiling.host_ops import HostOps
-from s13lib.profiling.reader import read_trace
 from s13lib.profiling.scene import telling_panel, telling_svg
-from s13lib.profiling.trace import Trace
 from s13lib.profiling.verdict import Verdict
+from s13lib.traces import HostOps, Trace, read_trace
 
 __all__ = [
     "REASONS",

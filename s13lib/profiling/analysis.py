@@ -10,9 +10,9 @@ from statistics import median
 
 from s13lib.errors import InputError
 from s13lib.profiling.gaps import REASONS, IdleGap, first_wait, idle_gaps, launch_of
-from s13lib.profiling.trace import Trace
 from s13lib.profiling.verdict import CLOCK_SLACK_US, Evidence, Verdict, judge
 from s13lib.simulator import Span, Timeline
+from s13lib.traces.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ from statistics import median, quantiles
 
 import numpy as np
 
-from s13lib.device import Graph, SoftGPU
+from s13lib.device import Device, Graph, SoftGPU
 from s13lib.device.kernel import REGISTRY
+from s13lib.errors import InputError
 from s13lib.graphs import GraphRunner
 from s13lib.kernels import KERNEL_FOR
 from s13lib.model import DecoderConfig
@@ -23,6 +24,16 @@ from s13lib.simulator import Kernel, ModelShape, Workload, launch_times, step_ke
 BATCHES = (1, 4, 16)  # measured for the calibration; predictions are checked at others too
 REFERENCE = (1, 15, False)  # batch, stage, graph of the step by which a machine's speed is known again
 REPLAY_NODES = (32, 128, 352, 480)
+
+
+def require_softgpu(device: Device) -> SoftGPU:
+    """``device`` itself; an ``InputError`` if it is not a SoftGPU, the only one whose launches this takes apart."""
+    if device.kind != "softgpu":
+        raise InputError(
+            f"a calibration measures SoftGPU alone, and the device is {device.description}: set S13_DEVICE=softgpu "
+            "(tools/gpu_check.py measures a GPU)."
+        )
+    return device
 
 
 def shape_of(config: DecoderConfig, name: str) -> ModelShape:

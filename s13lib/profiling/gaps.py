@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from s13lib.profiling.host_ops import HostOps
 from s13lib.simulator import Span, Timeline
+from s13lib.traces.host_ops import HostOps
 
 # Time stamps have whole nanoseconds, and as floating-point microseconds since a far base they are off by up to 1 ns:
 # back-to-back kernels then look 0.001 µs apart.

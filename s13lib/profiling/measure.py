@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TypeVar
 
-from s13lib.device import SoftGPU
+from s13lib.device import Device
 from s13lib.errors import require
 from s13lib.progress import Progress
 from s13lib.simulator.timeline import Timeline
@@ -82,7 +82,7 @@ def disturbance_us(timeline: Timeline) -> float:
 
 
 def measure_steps(
-    device: SoftGPU,
+    device: Device,
     steps: Mapping[K, Callable[[], None]],
     repeats: int = 40,
     recorded: int = 10,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import resources
 
 from s13lib.errors import look_up
-from s13lib.profiling.reader import read_trace
-from s13lib.profiling.trace import Trace
+from s13lib.traces.reader import read_trace
+from s13lib.traces.trace import Trace
 
 SUFFIX = ".json.gz"
 

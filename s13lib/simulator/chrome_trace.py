@@ -1,7 +1,7 @@
 """Timeline → Chrome trace JSON: named lanes and arrows from launch to kernel. Perfetto opens it.
 
 A timeline has two lanes, host and device, or one for each host thread and stream where its spans name them.
-``s13lib.profiling.read_trace`` gives the same timeline back.
+``s13lib.traces.read_trace`` gives the same timeline back.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from s13lib.model import DecodeBatch, Sequence
 from s13lib.model.checkpoints import load_checkpoint
 from s13lib.widgets import say
 
-device = best_device()
+device = best_device(default="softgpu")
 bard = load_checkpoint("bard")
 TEXTS = ("ROMEO.\nBut", "JULIET.\nO", "NURSE.\nNow", "TYBALT.\nWhat", "BENVOLIO.\nPart")
 

@@ -156,6 +156,22 @@ def test_a_wrong_s13_device_is_a_fault(monkeypatch):
     assert "S13_DEVICE" in finding.advice
 
 
+def test_a_gpu_that_is_not_used_is_a_note_that_says_why(monkeypatch):
+    torch, cuda = pytest.importorskip("torch"), pytest.importorskip("s13lib.device.cuda")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "NVIDIA X")
+    monkeypatch.setattr(cuda, "kernels_problem", lambda: None)
+    assert doctor.cuda_finding("cuda").status == "ok"
+    unused = doctor.cuda_finding("softgpu")
+    assert (unused.status, unused.value) == ("note", "NVIDIA X, seen by torch and not used: S13_DEVICE")
+    assert unused.advice == "unset S13_DEVICE to use it"
+    monkeypatch.setattr(cuda, "kernels_problem", lambda: "the package triton is missing")
+    unused = doctor.cuda_finding("softgpu")
+    assert unused.value == "NVIDIA X, seen by torch and not used: the package triton is missing"
+    assert "pip install '.[cuda]'" in unused.advice
+
+
 def test_one_processor_and_contention_are_notes(monkeypatch):
     processors = pytest.importorskip("s13lib.device.processors")
     monkeypatch.setattr(processors, "usable_processors", lambda: 1)

@@ -16,6 +16,7 @@ import torch
 from s13lib.device import F32, I64, Kernel, SoftGPU
 from s13lib.device.native import give_way, load_atomic
 from s13lib.device.types import ERROR_MASK, ERROR_SHIFT, SLOT
+from tests.device.fake_cuda import cuda_device, fake  # noqa: F401 — fixtures
 
 
 def copy(x: F32[1], out: F32[1]):

@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+import torch
 
 from s13lib.device import SoftGPU
 
@@ -162,8 +163,13 @@ print(x.item())
     ("value", "expected"),
     [
         ("softgpu", "SoftGPU"),
-        ("", "SoftGPU"),
-        ("cuda", "S13_DEVICE is 'cuda': this version has no CUDA device yet; unset it or set it to softgpu."),
+        ("auto", "CudaDevice" if torch.cuda.is_available() else "SoftGPU"),
+        pytest.param(
+            "cuda",
+            f"S13_DEVICE is 'cuda', and torch {torch.__version__} sees no CUDA GPU here: "
+            "unset it or set it to softgpu.",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here"),
+        ),
         ("sofgpu", "S13_DEVICE: unknown name 'sofgpu'; did you mean softgpu?"),
     ],
 )

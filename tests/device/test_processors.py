@@ -65,7 +65,7 @@ def test_this_machine_has_at_least_one():
 )
 def test_the_banner_says_what_times_are_worth(monkeypatch, count, share, text):
     monkeypatch.setattr("s13lib.device.softgpu.usable_processors", lambda: count)
-    monkeypatch.setattr("s13lib.device.softgpu.processor_share", lambda threads: share)
+    monkeypatch.setattr(processors, "processor_share", lambda threads: share)
     device = SoftGPU()
     banner = device.banner()
     assert text in banner

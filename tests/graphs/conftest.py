@@ -3,6 +3,7 @@
 import pytest
 
 from s13lib.device import SoftGPU, best_device
+from tests.device.fake_cuda import cuda_device, fake  # noqa: F401 — fixtures
 
 
 @pytest.fixture(scope="session")

@@ -166,7 +166,7 @@ def test_a_model_that_is_gone_gives_its_memory_back(device):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda d: decoder_model(small_config(), 6, d), "stage is 6: must be one of 15, 11, 9, 7, 5, 4."),
+        (lambda d: decoder_model(small_config(), 6, d), "stage is 6: must be one of 15, 11, 9, 7, 5, 4 on SoftGPU."),
         (lambda d: decoder_model(small_config(), 4, d, max_rows=0), "max_rows is 0: must be a whole number"),
         (lambda d: decoder_model(small_config(), 4, d, blocks=0), "blocks is 0: must be a whole number"),
         (lambda d: decoder_model(small_config(), 4, d).prefill(Sequence(), []), "tokens is []: must be at least one"),

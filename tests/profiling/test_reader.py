@@ -4,8 +4,8 @@ import pytest
 
 from s13lib.errors import InputError
 from s13lib.profiling import TraceReport, read_trace
-from s13lib.profiling.reader import GRAPH_LAUNCHES, LAUNCH_CALLS
 from s13lib.simulator import Span, Timeline, chrome_trace
+from s13lib.traces.reader import GRAPH_LAUNCHES, LAUNCH_CALLS
 from tests.profiling.kineto import call, kernel, launch_and_kernel, op
 
 

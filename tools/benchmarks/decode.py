@@ -51,7 +51,7 @@ def reading(step: MeasuredStep) -> Reading:
 def bard_rows(bard: Checkpoint, repeats: int) -> list[Row]:
     """SoftGPU and PyTorch eager interleaved; PyTorch runs on the host alone, so it has no device share."""
     m = measure_steps(
-        best_device(),
+        best_device(default="softgpu"),
         steps_of(bard, 1, (15, 4)) | {"torch": textbook_step(bard, 1, CONTEXT)},
         repeats,
         seconds=repeats / 10,
@@ -71,17 +71,20 @@ def batch_rows(bard: Checkpoint, repeats: int) -> list[Row]:
     """What a graph and what fusion bring by batch size, and a batch that padding nearly doubles."""
     result = []
     for batch in BATCHES:
-        m = measure_steps(best_device(), steps_of(bard, batch, (15, 4)), repeats, recorded=1)
+        m = measure_steps(best_device(default="softgpu"), steps_of(bard, batch, (15, 4)), repeats, recorded=1)
         slow, graph, fused = (reading(m[name]) for name in ("stage 15 eager", "stage 15 graph", "stage 4 graph"))
         result += [Row(f"decode.graph.b{batch}", graph, slow), Row(f"decode.fusion.b{batch}", fused, graph)]
     eager, padded = steps_of(bard, 33, (15,))["stage 15 eager"], steps_of(bard, 64, (15,))["stage 15 graph"]
-    m = measure_steps(best_device(), {"eager": eager, "padded": padded}, repeats, recorded=1)
+    m = measure_steps(best_device(default="softgpu"), {"eager": eager, "padded": padded}, repeats, recorded=1)
     return [*result, Row("decode.padded", reading(m["padded"]), reading(m["eager"]))]
 
 
 def smollm2_rows(smollm2: Checkpoint, repeats: int) -> list[Row]:
     m = measure_steps(
-        best_device(), steps_of(smollm2, 1, (4,)) | {"torch": textbook_step(smollm2, 1, CONTEXT)}, repeats, recorded=1
+        best_device(default="softgpu"),
+        steps_of(smollm2, 1, (4,)) | {"torch": textbook_step(smollm2, 1, CONTEXT)},
+        repeats,
+        recorded=1,
     )
     eager, graph, peer = (reading(m[name]) for name in ("stage 4 eager", "stage 4 graph", "torch"))
     return [

@@ -35,7 +35,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 def launch_rows(quick: bool) -> list[Row]:
     """Host time of launches, checked and bound, and of replays: never more at once than the queue holds."""
-    device = best_device()
+    device = best_device(default="softgpu")
     x, y, norm = device.zeros((1, 64)), device.empty((1, 64)), device.zeros(64)
     bound, rms_norm = device.bind("rms_norm", x, norm, 1e-5, y), device.kernels.rms_norm
     graphs = {}
@@ -69,7 +69,7 @@ def launch_rows(quick: bool) -> list[Row]:
 
 
 def idle_rows(quick: bool) -> list[Row]:
-    device = best_device()
+    device = best_device(default="softgpu")
     x, y = device.zeros(8), device.empty(8)
     wakes = []
     for _ in range(10 if quick else 60):
@@ -89,7 +89,7 @@ def idle_rows(quick: bool) -> list[Row]:
 
 
 def gemv_rows(quick: bool) -> list[Row]:
-    device = best_device()
+    device = best_device(default="softgpu")
     result = []
     for out_width, in_width in GEMV_SHAPES:
         copies = max(1, round(CACHE_BYTES / (out_width * in_width * 4)))
@@ -134,7 +134,7 @@ def run_all(device: SoftGPU, launches: list[BoundLaunch]) -> Callable[[], None]:
 
 def gemm_rows(quick: bool) -> list[Row]:
     """Several rows at once: a row's sum never depends on its neighbours, so there is no tile to share loads in."""
-    device = best_device()
+    device = best_device(default="softgpu")
     result = []
     weight = device.tensor(torch.randn(1536, 576))
     for batch in (4, 16, 64):

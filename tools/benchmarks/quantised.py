@@ -32,7 +32,7 @@ CONTEXT = 64
 
 def rows(quick: bool = False) -> list[Row]:
     torch.set_num_threads(1)
-    device = best_device()
+    device = best_device(default="softgpu")
     result = [
         row
         for out, width in QUANTISED_SHAPES
@@ -176,7 +176,7 @@ def model_rows(checkpoint: Checkpoint, repeats: int) -> list[Row]:
         runner = GraphRunner(model, 1)
         runner.run(running_batch(model, 1, CONTEXT))
         replays[form], moved[form] = runner.graph.replay, model.weights.step_bytes / 1e6
-    steps = measure_steps(best_device(), replays, repeats, recorded=1)
+    steps = measure_steps(best_device(default="softgpu"), replays, repeats, recorded=1)
     rate = {form: Reading(1e6 / step.step_us, step.noise) for form, step in steps.items()}
     result = []
     for form in FORMATS:

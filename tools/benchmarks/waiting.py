@@ -33,7 +33,7 @@ FIRST_LAUNCH = """
 import torch
 from s13lib.device import best_device
 import s13lib.kernels.softgpu
-device = best_device()
+device = best_device(default="softgpu")
 device.kernels.copy(device.zeros(8), device.empty(8))
 device.synchronize()
 """

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import get_args
 
 from s13lib.errors import InputError
-from s13lib.profiling.host_ops import HostOps
-from s13lib.profiling.json_stream import EVENTS, stream_trace
-from s13lib.profiling.matching import Call, Work, calls_of_devices
-from s13lib.profiling.trace import Trace, stream_lane
 from s13lib.simulator import Span, Timeline
 from s13lib.simulator.chrome_trace import HOST_CATEGORY, SCHEMA
 from s13lib.simulator.timeline import Source
+from s13lib.traces.host_ops import HostOps
+from s13lib.traces.json_stream import EVENTS, stream_trace
+from s13lib.traces.matching import Call, Work, calls_of_devices
+from s13lib.traces.trace import Trace, stream_lane
 
 LAUNCH_CALLS = (
     "cudaLaunchKernel",

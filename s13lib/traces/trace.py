@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from s13lib.errors import InputError
-from s13lib.profiling.host_ops import HostOps
 from s13lib.simulator import Timeline
 from s13lib.simulator.timeline import Source
+from s13lib.traces.host_ops import HostOps
 
 
 def stream_lane(stream: int) -> str:
