@@ -54,7 +54,8 @@ def test_without_a_total_it_counts(clock):
 
 
 def test_a_narrow_terminal_gets_one_line(clock, monkeypatch):
-    monkeypatch.setattr(progress.shutil, "get_terminal_size", lambda: progress.shutil.os.terminal_size((20, 5)))
+    narrow = progress.shutil.os.terminal_size((20, 5))
+    monkeypatch.setattr(progress.shutil, "get_terminal_size", lambda fallback=None: narrow)
     stream = Terminal()
     with Progress("a long label for a narrow terminal", 2, stream=stream) as bar:
         clock[0] = 1.0
