@@ -327,15 +327,16 @@ say(
     f"大模型上 q8_0 的速度是 f32 的 {gain['large']:.1f} 倍，bard 上是 {gain['bard']:.1f} 倍。",
 )
 # %% [markdown] lang="en"
-# bard gains little: its weights fit in the processor's cache, and reading them was never the limit. Fewer bytes help
-# where bytes are the bottleneck, just as fewer launches help where launches are. How SmolLM2 itself does here, and
-# beside llama.cpp, was measured too: the project's page `docs/evidence.md` has the table.
+# bard gains little or nothing: its weights fit in the processor's cache, reading them was never the limit, and
+# unpacking costs a little. Fewer bytes help where bytes are the bottleneck, just as fewer launches help where launches
+# are. How SmolLM2 itself does here, and beside llama.cpp, was measured too: the project's page `docs/evidence.md` has
+# the table.
 #
 # And what did the rounding cost? Feed both bards the same text, and compare what they expect next.
 # %% [markdown] lang="zh"
-# bard 没快多少：它的权重装得进处理器的缓存，读权重本来就不是瓶颈。字节是瓶颈的地方，减字节才有用；正如启动是瓶颈的
-# 地方，减启动才有用。SmolLM2 本身在这里跑得怎样，和 llama.cpp 相比又怎样，也都测过：见项目的
-# `docs/evidence.zh.md`。
+# bard 几乎不会变快，甚至会慢一点：它的权重装得进处理器的缓存，读权重本来就不是瓶颈，解包却要花一点时间。字节是瓶颈的
+# 地方，减字节才有用；正如启动是瓶颈的地方，减启动才有用。SmolLM2 本身在这里跑得怎样，和 llama.cpp 相比又怎样，也都
+# 测过：见项目的 `docs/evidence.zh.md`。
 #
 # 那么，舍入的代价呢？给两个 bard 喂同一段文字，比一比它们各自预测的下一个字符。
 # %%

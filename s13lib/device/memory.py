@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from s13lib.errors import require
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
+PIECE = 32 << 20  # bytes of a piece that several blocks share
 NUMPY_TYPES = {
     torch.from_numpy(np.zeros(1, kind)).dtype: kind
     for kind in (np.float32, np.float64, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint8, np.bool_)
@@ -33,7 +35,7 @@ class Block:
 
     def __init__(self, nbytes: int, memory: Memory) -> None:
         capacity = -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
-        raw = np.empty(capacity + ALIGNMENT, np.uint8)
+        raw = memory.raw(capacity + ALIGNMENT)
         first = -raw.ctypes.data % ALIGNMENT
         self.bytes = raw[first : first + capacity]
         self.address = raw.ctypes.data + first
@@ -52,12 +54,34 @@ class Memory:
     def __init__(self, retire: Callable[[Block], None]) -> None:
         self.blocks: weakref.WeakSet[Block] = weakref.WeakSet()
         self._retire = retire
+        self._piece: np.ndarray | None = None  # what is left of the large piece that ``side_by_side`` fills
         self._allocations: dict[int, Allocation] = {}
 
     @property
     def allocated_bytes(self) -> int:
         """Bytes of all blocks that are alive."""
         return sum(map(len, self.blocks))
+
+    @contextmanager
+    def side_by_side(self) -> Iterator[None]:
+        """Blocks made inside lie one after the other in large pieces of memory, each of which lives as long as its
+        blocks: for what comes and goes together. The system backs a large array with large pages (NumPy asks for them
+        from 4 MB on); small arrays get small pages, and the translation of their addresses is what then limits reading.
+        """
+        outer, self._piece = self._piece, np.empty(0, np.uint8)
+        try:
+            yield
+        finally:
+            self._piece = outer
+
+    def raw(self, nbytes: int) -> np.ndarray:
+        """Bytes of a block, uninitialised."""
+        if self._piece is None or nbytes > PIECE:
+            return np.empty(nbytes, np.uint8)
+        if len(self._piece) < nbytes:
+            self._piece = np.empty(PIECE, np.uint8)
+        raw, self._piece = self._piece[:nbytes], self._piece[nbytes:]
+        return raw
 
     def find(self, tensor: torch.Tensor) -> Allocation | None:
         """The allocation that a tensor is, or is a view of; ``None`` for memory that is not this device's."""

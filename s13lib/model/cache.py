@@ -79,8 +79,9 @@ class PagedKVCache:
         self.max_context = config.max_context
         self.owners: dict[int, Sequence] = {}  # block → the sequence that has it
         shape = (blocks + 1, block_size, config.kv_heads, config.head_dim)
-        self.k = [device.zeros(shape, name=f"k_cache.{layer}") for layer in range(config.layers)]
-        self.v = [device.zeros(shape, name=f"v_cache.{layer}") for layer in range(config.layers)]
+        with device.side_by_side():
+            self.k = [device.zeros(shape, name=f"k_cache.{layer}") for layer in range(config.layers)]
+            self.v = [device.zeros(shape, name=f"v_cache.{layer}") for layer in range(config.layers)]
 
     @property
     def max_blocks(self) -> int:

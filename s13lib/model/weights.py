@@ -90,7 +90,7 @@ class DecoderWeights:
             return device.tensor(whole, name=name)
 
         layers = []
-        with Progress("loading weights", config.layers, show=progress) as bar:
+        with Progress("loading weights", config.layers, show=progress) as bar, device.side_by_side():
             embedding = put("embedding", ["model.embed_tokens.weight"], config.hidden, [config.vocab], head_format)
             for number in range(config.layers):
                 at, short = f"model.layers.{number}.", f"layer.{number}."

@@ -142,3 +142,36 @@ def test_device_tensor_copies(device):
     assert x.tolist() == [1.0, 2.0]
     assert device.tensor([1, 2]).dtype == torch.int64
     assert device.tensor([1, 2], torch.float32).dtype == torch.float32
+
+
+def test_tensors_side_by_side_share_a_piece_and_nothing_else(device):
+    before = device.allocated_bytes
+    with device.side_by_side():
+        first = device.tensor([1.0] * 100, name="first")
+        with device.side_by_side():
+            apart = device.zeros(16)
+        second = device.zeros((3, 5), torch.uint8, name="second")
+        large = device.empty(40 << 20, torch.uint8)  # more than a piece: by itself
+    outside = device.zeros(16)
+    assert (
+        second.data_ptr() - first.data_ptr() == 448 + 64
+    )  # 400 bytes and the gap that aligns the next, in lines of 64
+    for tensor in (apart, large, outside):
+        assert not 0 <= tensor.data_ptr() - first.data_ptr() < 32 << 20
+    assert all(t.data_ptr() % 64 == 0 for t in (first, second, apart, large, outside))
+    assert [device._memory.find(t).name for t in (first, second)] == ["first", "second"]
+    assert device.allocated_bytes - before == 448 + 64 + 64 + (40 << 20) + 64
+    with pytest.raises(RuntimeError):
+        first.view(100).resize_(1000)
+    second.fill_(7)
+    assert first.tolist() == [1.0] * 100
+    del first, large
+    gc.collect()
+    assert second.tolist() == [[7] * 5] * 3
+    assert device.allocated_bytes - before == 64 + 64 + 64
+
+
+def test_side_by_side_ends_with_an_exception(device):
+    with pytest.raises(InputError), device.side_by_side():
+        device.empty(-1)
+    assert device._memory._piece is None

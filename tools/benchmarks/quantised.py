@@ -24,7 +24,7 @@ from s13lib.profiling.measure import measure_steps
 from s13lib.profiling.steps import blocks_needed, running_batch
 from tools.benchmarks.device import read
 from tools.benchmarks.harness import Reading, Row, interleaved, missing
-from tools.evidence.claims import QUANTISED_BATCHES, QUANTISED_MODELS, QUANTISED_SHAPES
+from tools.evidence.claims import COLD_BUFFER, QUANTISED_BATCHES, QUANTISED_MODELS, QUANTISED_SHAPES
 
 CACHE_BYTES = 64 << 20  # at least so many bytes of the smallest format: twice the largest caches
 CONTEXT = 64
@@ -55,21 +55,32 @@ def matrix_rows(device: SoftGPU, out: int, width: int, repeats: int) -> list[Row
     packed = {"f32": weight} | {form: quantise(weight, form) for form in FORMATS}
     copies = -(-CACHE_BYTES // min(each.nbytes for each in packed.values()))
     x, y = device.tensor(torch.randn(1, width)), device.empty((1, out))
-    buffer, every_row = device.empty((out, width)), device.tensor(torch.arange(out))
+    with device.side_by_side():
+        buffer = device.empty((out, width))
 
     calls: dict[str, Callable[[], list[float]]] = {}
+    weights_of: dict[str, list[torch.Tensor]] = {}
     for form, each in packed.items():
-        stored = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
+        with device.side_by_side():  # as a model's weights are
+            stored = [device.tensor(torch.from_numpy(each)) for _ in range(copies)]
         calls[form] = kernel_times(device, [[device.bind(in_format("linear", form), x, w, y)] for w in stored])
         if form != "f32":
             calls[f"{form} read"] = read_times([w.numpy().reshape(-1) for w in stored])
-            # The embedding kernel with every row in order is the kernel that unpacks a matrix.
-            unpack = [device.bind(in_format("embedding", form), every_row, w, buffer) for w in stored]
-            then = device.bind("linear", x, buffer, y)
-            calls[f"{form} buffer"] = kernel_times(device, [[each, then] for each in unpack])
+            calls[f"{form} buffer"] = kernel_times(
+                device, [unpack_then_dot(device, form, x, w, buffer, y) for w in stored]
+            )
+        weights_of[form] = stored
+    if (out, width) == COLD_BUFFER:
+        many = -(-CACHE_BYTES // (out * width * 4))
+        with device.side_by_side():
+            buffers = [device.empty((out, width)) for _ in range(many)]
+        pairs = [(w, buffers[i % many]) for i, w in enumerate(weights_of["q8_0"])]
+        calls["cold"] = kernel_times(device, [unpack_then_dot(device, "q8_0", x, w, b, y) for w, b in pairs])
     us = quietest_copies(calls, repeats)
 
     result = []
+    if "cold" in us:
+        result.append(Row("quantised.cold_buffer", us["q8_0"], us["cold"]))
     for form in FORMATS:
         key, kilobytes = f"quantised.{form}.{out}x{width}", packed[form].nbytes / 1e3
         result += [
@@ -78,6 +89,15 @@ def matrix_rows(device: SoftGPU, out: int, width: int, repeats: int) -> list[Row
             Row(f"{key}.reached", us[form].rate(kilobytes), us[f"{form} read"].rate(kilobytes)),
         ]
     return result
+
+
+def unpack_then_dot(
+    device: SoftGPU, form: str, x: torch.Tensor, weight: torch.Tensor, buffer: torch.Tensor, out: torch.Tensor
+) -> list[BoundLaunch]:
+    """The two launches of the other way. The embedding kernel, asked for every row, is the one that unpacks."""
+    every_row = device.tensor(torch.arange(len(buffer)))
+    unpack = device.bind(in_format("embedding", form), every_row, weight, buffer)
+    return [unpack, device.bind("linear", x, buffer, out)]
 
 
 def kernel_times(device: SoftGPU, groups: list[list[BoundLaunch]]) -> Callable[[], list[float]]:

@@ -200,6 +200,7 @@ WAITING = [
 
 QUANTISED_SHAPES = ((576, 576), (960, 576), (3072, 576), (576, 1536), (49152, 576), (11008, 4096))  # out × in
 QUANTISED_AIMS = {"q8_0": (2.3, 3.0), "q4_0": (None, None)}  # against float32; against unpacking first
+COLD_BUFFER = (3072, 576)
 QUANTISED_BATCHES = (4, 16, 64)
 QUANTISED_MODELS = {"bard": "bard", "smollm2": "SmolLM2-135M"}
 QUANTISED = [
@@ -214,6 +215,9 @@ QUANTISED = [
               f"{form} {out} × {width}, one row: bandwidth of the fused kernel, against reading the same bytes",
               f"{form} {out} × {width}，一行：融合 kernel 达到的带宽，对比只读同样的字节", "GB/s"),
     )),
+    claim("quantised.cold_buffer",
+          "q8_0 {} × {}, one row: fused, against a buffer that is in no cache when its turn comes".format(*COLD_BUFFER),
+          "q8_0 {} × {}，一行：融合 kernel，对比轮到时不在缓存里的缓冲区".format(*COLD_BUFFER), "µs"),
     *(claim(f"quantised.{form}.b{batch}", f"{form} 1536 × 576, {batch} rows at once: fused, against float32",
             f"{form} 1536 × 576，一次 {batch} 行：融合 kernel，对比 float32", "µs")
       for batch in QUANTISED_BATCHES for form in QUANTISED_AIMS),

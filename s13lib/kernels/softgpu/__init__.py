@@ -2,7 +2,8 @@
 
 Rules that every one of them keeps:
 
-* Arrays are C-contiguous; activations and cache are float32, and so is all arithmetic.
+* Arrays are C-contiguous; activations and cache are float32, and so is all arithmetic (beside quantised weights the
+  activations of a product are rounded first, see ``weights``).
 * A row's result depends neither on the batch nor on the row's place in it, bit for bit: no row ever chooses the code
   that computes another.
 * Out-parameters are fully overwritten, except for rows in error. Shapes must agree as the docstrings say.
