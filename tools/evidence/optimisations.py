@@ -149,11 +149,12 @@ OPTIMISATIONS = [
         ),
         Words(
             "With the weights in cache, arithmetic counts and not bytes. At 64 rows, against float32: q8_0 "
-            "{quantised.q8_0.b64:ratio}, q4_0 {quantised.q4_0.b64:ratio}. q4_0 takes about half of q8_0's bytes for the "
-            "layers, and more work to unpack: SmolLM2-135M against float32, q4_0 "
+            "{quantised.q8_0.b64:ratio}, q4_0 {quantised.q4_0.b64:ratio}. q4_0 takes about half of q8_0's bytes for "
+            "the layers, and more work to unpack: SmolLM2-135M against float32, q4_0 "
             "{quantised.smollm2.q4_0.rate:ratio}, q8_0 {quantised.smollm2.q8_0.rate:ratio}.",
             "权重都在缓存里时，起作用的是运算而不是字节。64 行时对比 float32：q8_0 {quantised.q8_0.b64:ratio}，q4_0 "
-            "{quantised.q4_0.b64:ratio}。各层用 q4_0 时，要读的字节大约是 q8_0 的一半，但解包更费事：SmolLM2-135M 上对比 float32，"
+            "{quantised.q4_0.b64:ratio}。各层用 q4_0 时，要读的字节大约是 q8_0 的一半，但解包更费事："
+            "SmolLM2-135M 上对比 float32，"
             "q4_0 是 {quantised.smollm2.q4_0.rate:ratio}，q8_0 是 {quantised.smollm2.q8_0.rate:ratio}。",
         ),
         Words(
