@@ -99,8 +99,8 @@ builds once, and SmolLM2 needs `python3 run.py smollm`. `--publish` writes the r
 )
 README_STEP = Words(
     "Measured on {processor} ({date}, {state}): one decode step of `bard` at batch 1 takes "
-    "{decode.bard.stage_15_eager:ours} un-fused and launched one by one, and "
-    "{decode.bard.stage_4_graph:ours} fused and as one graph: {decode.bard.both:ratio}. PyTorch eager takes {decode.bard.stage_4_graph:peer} for it.",
+    "{decode.bard.stage_15_eager:ours} un-fused and launched one by one, and {decode.bard.stage_4_graph:ours} fused "
+    "and as one graph: {decode.bard.both:ratio}. PyTorch eager takes {decode.bard.stage_4_graph:peer} for it.",
     "在 {processor} 上实测（{date}，{state}）：`bard` 在 batch 1 时的一步 decode，未融合、逐个启动要 "
     "{decode.bard.stage_15_eager:ours}，融合后用一张 graph 只要 {decode.bard.stage_4_graph:ours}"
     "（{decode.bard.both:ratio}）；PyTorch eager 要 {decode.bard.stage_4_graph:peer}。",
