@@ -311,3 +311,26 @@ def test_a_run_writes_a_record_with_all_figures_of_the_group(tmp_path):
     assert all(each.ours > 0 for each in record.of_group("foundation"))
     assert record.runs["foundation"].quick is True
     assert "Simulator, optimiser, command line" in done.stdout
+
+
+def test_a_benchmark_that_fails_is_told_and_its_claims_say_so(monkeypatch, capsys, tmp_path):
+    spec = importlib.util.spec_from_file_location("bench", ROOT / "tools" / "bench.py")
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    monkeypatch.setattr(bench.subprocess, "run", lambda *args, **options: None)  # the worker writes nothing
+    path = tmp_path / "figures.json"
+    monkeypatch.setattr(sys, "argv", ["bench.py", "foundation", "--json", str(path)])
+    assert bench.main() == 1
+    assert capsys.readouterr().err.startswith("error: the benchmark failed: foundation ")
+    figures = Record(json.loads(path.read_text(encoding="utf-8"))).of_group("foundation")
+    assert {each.missing for each in figures} == {"the benchmark failed"}
+
+
+def test_a_process_is_timed_and_says_its_own_peak():
+    pytest.importorskip("torch")
+    from tools.benchmarks.waiting import timed
+
+    small, large = timed("pass"), timed("x = bytearray(200 * 2**20)")
+    assert 0 <= small[0] < large[0]
+    if sys.platform == "linux":
+        assert large[1] - small[1] == pytest.approx(200, abs=5)

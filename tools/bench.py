@@ -30,6 +30,8 @@ from tools.evidence import record  # noqa: E402
 from tools.evidence.claims import GROUPS, ON_REQUEST, of_group  # noqa: E402
 from tools.evidence.record import Figure, Record, shown  # noqa: E402
 
+FAILED = "the benchmark failed"
+
 
 def machine() -> dict[str, object]:
     """Where: what a figure needs to be read."""
@@ -68,11 +70,11 @@ def measure(name: str, quick: bool) -> dict[str, object]:
         command = [sys.executable, __file__, name, "--worker", str(target), *(["--quick"] if quick else [])]
         begun = time.monotonic()
         with Contention() as others, elapsed(f"measuring {name}"):
-            code = subprocess.run(command, cwd=ROOT, check=False).returncode
+            subprocess.run(command, cwd=ROOT, check=False)
         if target.exists():
             rows = json.loads(target.read_text(encoding="utf-8"))
         else:
-            rows = {each.key: {"missing": f"the benchmark failed (exit code {code})"} for each in of_group(name)}
+            rows = {each.key: {"missing": FAILED} for each in of_group(name)}
     run = {
         "date": datetime.date.today().isoformat(),
         "seconds": round(time.monotonic() - begun, 1),
@@ -141,9 +143,15 @@ def main() -> int:
         print(f"Measured in {run['seconds']:.0f} s; others held {others} of the processors meanwhile.", flush=True)
         record.write(target, record.merged(record.RECORD, results) if arguments.publish else {"groups": results})
     print(f"\nwrote {target}", flush=True)
+    code = 0
     if arguments.publish:
-        return subprocess.run([sys.executable, str(ROOT / "tools" / "build_docs.py")], cwd=ROOT, check=False).returncode
-    return 0
+        code = subprocess.run([sys.executable, str(ROOT / "tools" / "build_docs.py")], cwd=ROOT, check=False).returncode
+    failed = [
+        name for name, group in results.items() if any(row.get("missing") == FAILED for row in group["rows"].values())
+    ]
+    if failed:
+        print(f"error: the benchmark failed: {', '.join(failed)} (what it said stands above).", file=sys.stderr)
+    return 1 if failed else code
 
 
 if __name__ == "__main__":

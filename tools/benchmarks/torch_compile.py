@@ -37,7 +37,7 @@ def rows(quick: bool = False) -> list[Row]:
             result += missing((key for each in keys.values() for key in each.values()), reason)
             continue
         for batch in COMPILED_BATCHES:
-            result += step_rows(checkpoint, batch, keys[batch], 5 if quick else 15)
+            result += step_rows(checkpoint, batch, keys[batch], 5 if quick else 10)
     return result
 
 

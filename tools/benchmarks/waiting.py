@@ -124,5 +124,8 @@ def notebook_rows(quick: bool) -> list[Row]:
             elif os.name == "nt":
                 result += missing([key], "measured on Linux and macOS alone")
             else:
-                result.append(row(key, [timed(NOTEBOOK.format(path=path.as_posix()))]))
+                try:
+                    result.append(row(key, [timed(NOTEBOOK.format(path=path.as_posix()))]))
+                except subprocess.CalledProcessError:  # what failed stands on the terminal
+                    result += missing([key], f"{path.as_posix()} failed")
     return result

@@ -125,10 +125,10 @@ OPTIMISATIONS = [
             "tests/model/test_decoder.py::test_a_mixed_batch_gives_each_request_bit_for_bit_what_it_gets_alone",
         ),
         Words(
-            "With several rows: no tile shares loads between rows, so `torch.mm` is ahead: "
-            "{device.gemm.b4:ratio} at 4 rows, {device.gemm.b64:ratio} at 64.",
-            "行数多的时候：没有让多行共用载入的分块，所以 `torch.mm` 更快：4 行时 {device.gemm.b4:ratio}，"
-            "64 行时 {device.gemm.b64:ratio}。",
+            "With many rows, since no tile shares loads between them. Against `torch.mm`: {device.gemm.b4:ratio} at 4 "
+            "rows, {device.gemm.b16:ratio} at 16, {device.gemm.b64:ratio} at 64.",
+            "行数多的时候，因为没有让多行共用载入的分块。对比 `torch.mm`：4 行时 {device.gemm.b4:ratio}，16 行时 "
+            "{device.gemm.b16:ratio}，64 行时 {device.gemm.b64:ratio}。",
         ),
         Words(
             "A weight used twice comes from the cache the second time: use enough copies that none is still there "
@@ -149,11 +149,12 @@ OPTIMISATIONS = [
         ),
         Words(
             "With the weights in cache, arithmetic counts and not bytes. At 64 rows, against float32: q8_0 "
-            "{quantised.q8_0.b64:ratio}, q4_0 {quantised.q4_0.b64:ratio}. q4_0 reads about half of q8_0's bytes and "
-            "has more to unpack: SmolLM2-135M gains {quantised.smollm2.q4_0.rate:ratio} with it, and "
-            "{quantised.smollm2.q8_0.rate:ratio} with q8_0.",
+            "{quantised.q8_0.b64:ratio}, q4_0 {quantised.q4_0.b64:ratio}. q4_0 takes about half of q8_0's bytes for "
+            "the layers, and more work to unpack: SmolLM2-135M against float32, q4_0 "
+            "{quantised.smollm2.q4_0.rate:ratio}, q8_0 {quantised.smollm2.q8_0.rate:ratio}.",
             "权重都在缓存里时，起作用的是运算而不是字节。64 行时对比 float32：q8_0 {quantised.q8_0.b64:ratio}，q4_0 "
-            "{quantised.q4_0.b64:ratio}。q4_0 要读的字节大约是 q8_0 的一半，但解包更费事：SmolLM2-135M 上对比 float32，"
+            "{quantised.q4_0.b64:ratio}。各层用 q4_0 时，要读的字节大约是 q8_0 的一半，但解包更费事："
+            "SmolLM2-135M 上对比 float32，"
             "q4_0 是 {quantised.smollm2.q4_0.rate:ratio}，q8_0 是 {quantised.smollm2.q8_0.rate:ratio}。",
         ),
         Words(
@@ -213,10 +214,14 @@ OPTIMISATIONS = [
             "It compiles anew when sizes change. Over 12 batch sizes: {torch_compile.recompiled.batch.default:ours} "
             "compilations by default, {torch_compile.recompiled.batch.static:ours} with `dynamic=False`, where it "
             "stops at its limit and runs eager. A first step costs {torch_compile.bard.b1.compile:ours} (bard, "
-            "batch 1).",
+            "batch 1). Against PyTorch eager: {torch_compile.bard.b1.eager:ratio} at batch 1, "
+            "{torch_compile.bard.b16.eager:ratio} at batch 16, where the profiler shows most of the step in one fused "
+            "loop: Inductor takes the product of query and keys apart and puts it into the softmax.",
             "尺寸一变就重新编译。走过 12 个 batch 大小：默认编译 {torch_compile.recompiled.batch.default:ours} 次；"
             "`dynamic=False` 编译 {torch_compile.recompiled.batch.static:ours} 次，到上限后退回 eager。"
-            "第一步要花 {torch_compile.bard.b1.compile:ours}（bard，batch 1）。",
+            "第一步要花 {torch_compile.bard.b1.compile:ours}（bard，batch 1）。对比 PyTorch eager：batch 1 时 "
+            "{torch_compile.bard.b1.eager:ratio}，batch 16 时 {torch_compile.bard.b16.eager:ratio}；用 profiler 看，"
+            "那时大部分时间花在一个融合循环里：Inductor 把 query 与 key 的乘积拆开，并进了 softmax。",
         ),
         Words(
             "Inductor's cache outlives the process: a second run “compiles” in a fraction of the time. And beyond "

@@ -98,10 +98,10 @@ builds once, and SmolLM2 needs `python3 run.py smollm`. `--publish` writes the r
 """,
 )
 README_STEP = Words(
-    "On {processor} ({date}, {state}), one decode step of `bard` at batch 1 takes {decode.bard.stage_15_eager:ours} "
-    "un-fused and launched one by one, and {decode.bard.stage_4_graph:ours} fused and as one graph: "
-    "{decode.bard.both:ratio}. PyTorch eager takes {decode.bard.stage_4_graph:peer} for it.",
-    "在 {processor} 上（{date}，{state}），`bard` 在 batch 1 时的一步 decode，未融合、逐个启动要 "
+    "Measured on {processor} ({date}, {state}): one decode step of `bard` at batch 1 takes "
+    "{decode.bard.stage_15_eager:ours} un-fused and launched one by one, and {decode.bard.stage_4_graph:ours} fused "
+    "and as one graph: {decode.bard.both:ratio}. PyTorch eager takes {decode.bard.stage_4_graph:peer} for it.",
+    "在 {processor} 上实测（{date}，{state}）：`bard` 在 batch 1 时的一步 decode，未融合、逐个启动要 "
     "{decode.bard.stage_15_eager:ours}，融合后用一张 graph 只要 {decode.bard.stage_4_graph:ours}"
     "（{decode.bard.both:ratio}）；PyTorch eager 要 {decode.bard.stage_4_graph:peer}。",
 )
@@ -112,9 +112,9 @@ README_LLAMA = Words(
     "（{llama_cpp.q8_0.rate:ratio}）。",
 )
 README_REST = Words(
-    " All {measured} measured figures, the {missed} aims that were missed, where each optimisation loses, and how to "
-    "repeat it all: [docs/evidence.md](docs/evidence.md).",
-    "全部 {measured} 项实测数字、没有达到的 {missed} 个目标、每项优化在哪里会输、怎样重测，都在 "
+    " All {measured} measured figures ({met} of {aims} aims met), where each optimisation loses, and how to repeat it "
+    "all: [docs/evidence.md](docs/evidence.md).",
+    "全部 {measured} 项实测数字（{aims} 个目标达到 {met} 个）、每项优化在哪里会输、怎样重测，都在 "
     "[docs/evidence.zh.md](docs/evidence.zh.md)。",
 )
 README_STATE = Words(
@@ -132,16 +132,16 @@ def page(record: Record, language: str) -> str:
         TITLES["missing"]: not_measured(record, language),
         TITLES["optimisations"]: optimisations(record, language),
     }
-    lines = [INTRODUCTION(language).format(quiet=QUIET), summary(record, language)]
+    lines = [INTRODUCTION(language).format(quiet=QUIET), summary(record, SUMMARY, language)]
     for title, section in sections.items():
         lines += ["", f"## {title(language)}", "", *section]
     return "\n".join([*lines, "", REPEAT(language)])
 
 
-def summary(record: Record, language: str) -> str:
+def summary(record: Record, sentence: Words, language: str) -> str:
     """How many claims have figures, and how many aims were met."""
     judged = [each.met for each in record.figures.values() if each.met is not None]
-    return SUMMARY(language).format(
+    return sentence(language).format(
         measured=len(record.measured()), all=len(record.figures), met=sum(judged), aims=len(judged)
     )
 
@@ -281,13 +281,8 @@ def measured_paragraph(record: Record, language: str) -> str:
     for group, sentence in (("decode", README_STEP), ("llama_cpp", README_LLAMA)):
         text = sentence(language)
         if (run := record.runs.get(group)) and record.has_all_of(text):
-            where = {
-                "processor": run.machine["processor"],
-                "date": run.date,
-                "state": README_STATE(language)[run.quiet],
-            }
-            for name, value in where.items():
-                text = text.replace(f"{{{name}}}", value)
-            sentences.append(record.fill(text))
-    rest = README_REST(language).format(measured=len(record.measured()), missed=len(record.fell_short()))
+            state = README_STATE(language)[run.quiet]
+            filled = record.fill(text)
+            sentences.append(filled.format(processor=run.machine["processor"], date=run.date, state=state))
+    rest = summary(record, README_REST, language)
     return "".join([*sentences, rest]).strip()
