@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 
 import pytest
 
@@ -17,6 +18,14 @@ os.environ.setdefault("S13_DEVICE", "softgpu")
 os.environ.setdefault("TRITON_INTERPRET", "1")
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(autouse=True)
+def gradients():
+    """Exercises and tools switch PyTorch's gradients off in their own process; the next test finds them on."""
+    yield
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_grad_enabled(True)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ block has a thick frame, a cross and the numbers of its slots.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from html import escape
 from typing import Protocol
 
 from s13lib.errors import look_up, require
@@ -146,7 +145,7 @@ def _tile(
     }
     style = look_up(frame, block.state, "state of a block")
     inset = style["stroke_width"] / 2
-    hover = svg.element("title", escape(_said(block, words)))
+    hover = svg.element("title", svg.escape(_said(block, words)))
     out = hover + svg.element(
         "rect", x=x + inset, y=y + inset, width=TILE_WIDTH - 2 * inset, height=TILE_HEIGHT - 2 * inset, rx=3, **style
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from s13lib.errors import look_up, require
 from s13lib.figures import svg
@@ -118,7 +117,7 @@ def steps_svg(
         said += words["join"] + words["alarmed"] if mark.alarm else ""
         said += words["join"] + words["differing"].format(mark.differing) if mark.differing else ""
         real, rest = mark.n * ROW_HEIGHT, (mark.rows - mark.n) * ROW_HEIGHT
-        bar = svg.element("title", escape(said))
+        bar = svg.element("title", svg.escape(said))
         bar += svg.element("rect", x=x, y=float(top - 14), width=wide, height=float(high + 24), fill="#ffffff")
         bar += svg.element("rect", x=x, y=float(base - real), width=wide, height=float(real), fill=svg.BLUE)
         if rest:
@@ -182,7 +181,7 @@ def _line(prompt: str, text: str, parts_at: int | None, cut: int, x: float, y: f
     out, start = (svg.element("tspan", "…", fill=svg.MUTED) if cut else ""), cut
     for end, style in zip(marks, styles, strict=True):
         if end > start:
-            out += svg.element("tspan", escape(whole[start:end].replace(" ", "\u00a0")), **style)
+            out += svg.element("tspan", svg.escape(whole[start:end].replace(" ", "\u00a0")), **style)
             start = end
     return svg.element("text", out, x=float(x), y=float(y), font_size=12, font_family=MONO) if out else ""
 

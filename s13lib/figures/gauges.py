@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from s13lib.errors import require
 from s13lib.figures import svg
@@ -44,7 +43,7 @@ def tiles_svg(tiles: Sequence[tuple[str, str]], width: int = 700, title: str = "
     body = ""
     for at, (name, value) in enumerate(tiles):
         x = MARGIN + at * (each + GAP)
-        hover = svg.element("title", escape(f"{name}: {value}"))
+        hover = svg.element("title", svg.escape(f"{name}: {value}"))
         box = svg.element("rect", hover, x=float(x), y=8.0, width=float(each), height=TILE_HEIGHT, fill="#f2f2f2", rx=4)
         body += box + svg.text(svg.fit(name, each - 12, 11), x + 6, 25, 11, svg.MUTED)
         body += svg.text(svg.fit(value, each - 12, 15), x + 6, 46, 15, font_weight="600")
@@ -75,7 +74,7 @@ def bars_svg(bars: Sequence[Bar], title: str, width: int = 700, note: str = "") 
 
 
 def _box(x: float, y: float, width: float, fill: str, hover: str) -> str:
-    inner = svg.element("title", escape(hover)) if hover else ""
+    inner = svg.element("title", svg.escape(hover)) if hover else ""
     return svg.element("rect", inner, x=float(x), y=float(y), width=max(width, 0.5), height=BAR_HEIGHT, fill=fill)
 
 

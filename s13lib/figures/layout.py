@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 
 from s13lib.errors import look_up, require
@@ -197,7 +196,7 @@ def _hovers(parts: list[_Part], words: dict[str, str], steps: int, left: float, 
             said = words["range"].format(part.first, part.last, part.size, part.steps / steps, padding)
         out += svg.element(
             "rect",
-            svg.element("title", escape(said)),
+            svg.element("title", svg.escape(said)),
             x=left + (part.first - 1) * per_n,
             y=base - BARS_HEIGHT,
             width=(part.last - part.first + 1) * per_n,
@@ -222,7 +221,7 @@ def _marks(
         x = left + size * per_n
         out += svg.element(
             "line",
-            svg.element("title", escape(f"{words['size']} {size}")),
+            svg.element("title", svg.escape(f"{words['size']} {size}")),
             x1=x,
             y1=base - BARS_HEIGHT,
             x2=x,

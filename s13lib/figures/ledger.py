@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from html import escape
 
 from s13lib.errors import look_up, require
 from s13lib.figures import svg
@@ -193,7 +192,7 @@ def _layer_svg(setup: Setup, row: LedgerRow, words: dict, width: int, title: str
         hover = f"{number + 1}: {kernel.name}, {kilobytes(kernel.activation_bytes)}"
         body += svg.element(
             "rect",
-            svg.element("title", escape(hover)),
+            svg.element("title", svg.escape(hover)),
             x=float(left),
             y=float(top),
             width=float(tensors - left - 12),
@@ -236,7 +235,7 @@ def _results(operation: str, kernel: Kernel, words: dict, x: float, y: float, ro
         left, each = x + at * room / len(tensors), room / len(tensors)
         name, written = _name(tensor), tensor in kernel.outputs
         state = ("cache" if "_cache" in tensor else "memory") if written else "register"
-        hover = svg.element("title", escape(f"{name}: {words[state]}"))
+        hover = svg.element("title", svg.escape(f"{name}: {words[state]}"))
         place = {"x": float(left), "y": float(y + 3), "width": 12, "height": 12, "rx": 2}
         out += svg.element("rect", hover, **place, class_=f"result {state}", **_paint(state))
         out += svg.text(svg.fit(name, each - 20, 11), left + 18, y + 13, 11, svg.INK if written else svg.MUTED)
@@ -254,7 +253,7 @@ def _moved(kernel: Kernel, longest: float, x: float, right: float, top: float, h
     number_width = 66
     length = max((right - x - number_width) * kernel.activation_bytes / longest, 1.0)
     middle = top + height / 2
-    hover = svg.element("title", escape(f"{kernel.name}: {kilobytes(kernel.activation_bytes)}"))
+    hover = svg.element("title", svg.escape(f"{kernel.name}: {kilobytes(kernel.activation_bytes)}"))
     bar = svg.element("rect", hover, x=float(x), y=middle - 6, width=length, height=12, fill=MEMORY, class_="moved")
     return bar + svg.text(kilobytes(kernel.activation_bytes), x + length + 6, middle + 4, 11)
 

@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from s13lib.errors import InputError, look_up, require
 from s13lib.figures import svg
@@ -225,7 +224,7 @@ def progress_svg(questions: Sequence[Question], answers: Answers, at: int, langu
             else ((svg.BLUE, svg.PAPER, " ✓") if right else (svg.VERMILION, svg.PAPER, " ✗"))
         )
         verdict = words["unanswered"] if chosen is None else words["was_right" if right else "was_wrong"]
-        hover = svg.element("title", escape(f"{number + 1}: {verdict}"))
+        hover = svg.element("title", svg.escape(f"{number + 1}: {verdict}"))
         frame = {"stroke": svg.INK, "stroke_width": 3} if number == at else {}
         body += svg.element("rect", hover, x=x, y=8, width=BOX, height=BOX - 4, rx=4, fill=fill, **frame)
         body += svg.text(f"{number + 1}{mark}", x + BOX / 2, 31, 15, ink, text_anchor="middle", font_weight="600")
@@ -238,7 +237,7 @@ def progress_svg(questions: Sequence[Question], answers: Answers, at: int, langu
 
 def inline(text: str) -> str:
     """A text as HTML: escaped, with ``<code>`` for what stands between backticks."""
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", svg.escape(text))
 
 
 def question_html(questions: Sequence[Question], at: int, language: str = "en") -> str:
@@ -278,7 +277,7 @@ def result_html(questions: Sequence[Question], answers: Answers, language: str =
         option = question.option(chosen) if chosen else None
         verdict = words["unanswered"] if option is None else words["was_right" if option.right else "was_wrong"]
         again = option.read.where(language) if option is not None and option.read else ""
-        cells = (str(number), inline(question.question[language]), verdict, escape(again))
+        cells = (str(number), inline(question.question[language]), verdict, svg.escape(again))
         rows += "<tr>" + "".join(f"<td {cell}>{text}</td>" for text in cells) + "</tr>"
     caption = words["score"].format(score=score(questions, answers), total=len(questions))
     head = f"<caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
@@ -303,12 +302,12 @@ def _wrong(option: Option, language: str) -> str:
     read = WORDS[language]["read"] + (": " if language == "en" else "：") + option.read.where(language)
     return (
         f"<li><em>{inline(option.text[language])}</em><br>{inline(option.why[language])} "
-        f'<span style="color:{svg.MUTED}">{escape(read)}</span></li>'
+        f'<span style="color:{svg.MUTED}">{svg.escape(read)}</span></li>'
     )
 
 
 def _line(label: str, text: str) -> str:
-    return f'<p style="margin:6px 0"><strong>{escape(label)}</strong><br>{inline(text)}</p>'
+    return f'<p style="margin:6px 0"><strong>{svg.escape(label)}</strong><br>{inline(text)}</p>'
 
 
 def _block(content: str, colour: str = "") -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
+import html
+import re
 from math import floor, log10
 from unicodedata import east_asian_width
 
@@ -10,6 +11,15 @@ from unicodedata import east_asian_width
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7"
 INK, MUTED, PAPER, IDLE = "#1a1a1a", "#595959", "#ffffff", "#e4e4e4"
 FONT = "system-ui, 'Segoe UI', Helvetica, Arial, 'Noto Sans CJK SC', 'PingFang SC', 'Microsoft YaHei', sans-serif"
+
+
+# XML has no escape for these.
+FORBIDDEN = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def escape(content: str) -> str:
+    """``content`` for the inside of an element or attribute; characters that no XML document may hold become U+FFFD."""
+    return html.escape(FORBIDDEN.sub("\ufffd", content))
 
 
 def element(name: str, content: str = "", **attributes: object) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+
+from s13lib.figures import svg
 
 CELL = "padding:2px 10px;border-bottom:1px solid #c8c8c8;"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], caption: str = "") -> str:
     """A table with a header row. The first column names its row and stands left; the others stand right."""
-    out = f'<caption style="text-align:left;padding:2px 10px;font-weight:600">{escape(caption)}</caption>'
-    head = "".join(f'<th scope="col" style="{_cell(at)}">{escape(str(name))}</th>' for at, name in enumerate(header))
+    out = f'<caption style="text-align:left;padding:2px 10px;font-weight:600">{svg.escape(caption)}</caption>'
+    head = "".join(
+        f'<th scope="col" style="{_cell(at)}">{svg.escape(str(name))}</th>' for at, name in enumerate(header)
+    )
     body = "".join("<tr>" + "".join(_row_cell(at, value) for at, value in enumerate(row)) + "</tr>" for row in rows)
     return (
         f'<table style="border-collapse:collapse;font-size:13px;line-height:1.4">{out if caption else ""}'
@@ -22,7 +25,7 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[object]], caption:
 def _row_cell(at: int, value: object) -> str:
     tag, scope = ("th", ' scope="row"') if at == 0 else ("td", "")
     weight = "font-weight:400;" if at == 0 else ""
-    return f'<{tag}{scope} style="{_cell(at)}{weight}">{escape(str(value))}</{tag}>'
+    return f'<{tag}{scope} style="{_cell(at)}{weight}">{svg.escape(str(value))}</{tag}>'
 
 
 def _cell(at: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from s13lib.errors import look_up, require
 from s13lib.figures import svg
@@ -153,7 +152,7 @@ def _box(place: tuple[float, float], y: float, fill: str, hover: str) -> str:
     seam = min(1.0, 0.25 * width)  # a sliver of white tells neighbours apart
     return svg.element(
         "rect",
-        svg.element("title", escape(hover)),
+        svg.element("title", svg.escape(hover)),
         x=x,
         y=float(y),
         width=max(width - seam, 0.2),

@@ -139,3 +139,21 @@ def test_a_stretch_is_not_called_a_step():
     assert "this stretch 40 µs, GPU busy 62%" in picture
     assert "step 40" not in picture
     assert "这一段 40 µs" in timeline_svg([Panel("t", TIMELINE, None, stretch=True)], "zh")
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("\x00", "\ufffd"),
+        ("a\x1bb", "a\ufffdb"),
+        ("\ud800", "\ufffd"),
+        ("\uffff", "\ufffd"),
+        ("\x7f", "\x7f"),
+        ("<&>\"'", "<&>\"'"),
+        ("𝄞 核", "𝄞 核"),
+    ],
+)
+def test_any_name_of_a_kernel_gives_a_well_formed_picture(name, shown):
+    spans = (Span(name, 0, 2, 1),), (Span(name, 2, 1, 1),)
+    picture = timeline_svg([Panel(name, Timeline(*spans, "recorded", name))])
+    assert any(shown in (element.text or "") for element in ET.fromstring(picture).iter())
