@@ -14,7 +14,8 @@ LIBRARY = (
     "s13lib.simulator.launch:closed_form_us",
 )
 LEAST_ERROR = 0.4  # share of the real time by which the maximum must fall short in 5c
-ENOUGH = Text("the maximum falls short by at least 40 %", "最大值至少少 40 %")
+WANTED = f"{100 * LEAST_ERROR:.0f} %"
+ENOUGH = Text(f"the maximum falls short by at least {WANTED}", f"最大值至少少 {WANTED}")
 TOO_LITTLE = Text("too little, and ", "不够多，而且")
 SHAPES = {
     "alike": Text("all kernels are alike, and all launches", "kernel 都一样长，启动也都一样长"),
@@ -105,7 +106,10 @@ def view_fooled(inputs: tuple, value: object) -> object:
     if falls_short >= LEAST_ERROR - 1e-9:
         return ENOUGH
     share = f"{100 * falls_short:.0f} %"
-    note = Text(f"falls short by {share}, at least 40 % wanted", f"少了 {share}，至少要 40 %")
+    note = Text(
+        f"falls short by {share}, at least {WANTED} wanted",
+        f"少了 {share}，至少要 {WANTED}",
+    )
     return Noted(_shape(launches, kernels), note)
 
 
@@ -127,8 +131,8 @@ def tried_totals(inputs: tuple) -> Text:
     """Say the totals and the aim."""
     n, total = inputs
     return Text(
-        f"n={n}, total_us={total}: max(host, device) must fall short by 40 % of the real time",
-        f"n={n}，total_us={total}：max(主机, 设备) 要比真实时间少 40 %",
+        f"n={n}, total_us={total}: max(host, device) must fall short by {WANTED} of the real time",
+        f"n={n}，total_us={total}：max(主机, 设备) 要比真实时间少 {WANTED}",
     )
 
 
